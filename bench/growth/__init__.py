@@ -1,0 +1,1 @@
+"""What a million turns cost: linking, recording, every listing, and the disk."""

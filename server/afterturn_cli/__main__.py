@@ -1,0 +1,5 @@
+"""`python -m afterturn_cli` is `afterturn`."""
+
+from .main import main
+
+main()

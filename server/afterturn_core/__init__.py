@@ -1,0 +1,1 @@
+"""What every Afterturn process shares: settings, tables, state changes, engine client, broker."""

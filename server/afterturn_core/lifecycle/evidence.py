@@ -1,0 +1,156 @@
+"""What came after a turn, and which of it counts: turns open → observed, or excluded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from ..columns import utc_now
+from ..errors import Conflict
+from ..ids import new_id
+from ..models import Conversation, NextState, Turn
+from ..synthetic import is_synthetic
+from .compare_and_set import move
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One piece of a next state: a tool result or a user's text, as the request carried it."""
+
+    role: str
+    text: str
+    kind: str | None = None
+    value: float | None = None
+
+
+def observe(session: Session, turn_id: str, source_id: str, pieces: Sequence[Piece]) -> None:
+    """Note what a request carried after this turn's reply: tool results count at once, a user's
+    text is a candidate until the conversation goes on from it (`believe`)."""
+    rows = next_states(session, turn_id)
+    known = {(row.role, row.text) for row in rows}
+    free = 1 + max((row.position for row in rows if row.source_id == source_id), default=-1)
+    # A request sent again tells nothing new, so it must not open a judged or trained turn again.
+    fresh = False
+    for position, piece in enumerate(pieces, start=free):
+        if (piece.role, piece.text) in known:
+            continue
+        fresh = fresh or piece.role != "user"
+        session.add(
+            NextState(
+                id=new_id("next"),
+                turn_id=turn_id,
+                source_id=source_id,
+                position=position,
+                role=piece.role,
+                text=piece.text,
+                kind=piece.kind,
+                value=piece.value,
+                believed=piece.role != "user",
+            )
+        )
+    session.flush()
+    if fresh:
+        _mark_observed(session, turn_id)
+
+
+def believe(session: Session, turn_id: str, source_id: str, pieces: Sequence[Piece]) -> None:
+    """A later request carries these pieces as history after the turn: they are what happened."""
+    observe(session, turn_id, source_id, pieces)
+    texts = {(piece.role, piece.text) for piece in pieces}
+    changed = False
+    for row in next_states(session, turn_id):
+        if (row.role, row.text) in texts and not row.believed and is_synthetic(row.text) is None:
+            row.believed = changed = True
+            session.add(row)
+    session.flush()
+    if changed:
+        _mark_observed(session, turn_id)
+
+
+def settle_session(session: Session, session_id: str, *, ended: bool) -> list[str]:
+    """The session has been idle, or was closed (`ended`): believe what waits in it.
+
+    When it was merely idle, a text that matches a synthetic pattern stays unbelieved.
+    Returns the ids of turns that are observed now.
+    """
+    conversation = session.get_one(Conversation, session_id)
+    rows = session.exec(
+        select(NextState)
+        .join(Turn, col(Turn.id) == NextState.turn_id)
+        .where(Turn.session_id == session_id, NextState.believed == False)  # noqa: E712 - SQL
+    ).all()
+    turn_ids = []
+    for row in rows:
+        if is_synthetic(row.text) is not None or row.withdrawn:
+            continue
+        row.believed = True
+        session.add(row)
+        turn_ids.append(row.turn_id)
+    session.flush()
+    for turn_id in turn_ids:
+        _mark_observed(session, turn_id)
+    conversation.settled = True
+    if ended and conversation.ended_at is None:
+        conversation.ended_at = utc_now()
+    session.add(conversation)
+    return list(dict.fromkeys(turn_ids))
+
+
+def add_feedback(session: Session, turn_id: str, feedback_id: str, piece: Piece) -> None:
+    """An explicit event or outcome reached this turn: it counts at once, also after training."""
+    session.add(
+        NextState(
+            id=new_id("next"),
+            turn_id=turn_id,
+            source_id=feedback_id,
+            role=piece.role,
+            text=piece.text,
+            kind=piece.kind,
+            value=piece.value,
+            believed=True,
+        )
+    )
+    session.flush()
+    _mark_observed(session, turn_id)
+
+
+def withdraw_feedback(session: Session, feedback_id: str) -> list[str]:
+    """Undo an event: its turns are judged again without it."""
+    turn_ids = []
+    for row in session.exec(select(NextState).where(NextState.source_id == feedback_id)).all():
+        if not row.withdrawn:
+            row.withdrawn, row.believed = True, False
+            session.add(row)
+            turn_ids.append(row.turn_id)
+    session.flush()
+    for turn_id in turn_ids:
+        _mark_observed(session, turn_id)
+    return turn_ids
+
+
+def exclude(session: Session, turn_id: str, reason: str) -> None:
+    """Never train this turn."""
+    moved = move(
+        session,
+        update(Turn)
+        .where(col(Turn.id) == turn_id, col(Turn.state).in_(("open", "observed", "judged", "abstained")))
+        .values(state="excluded", excluded_reason=reason),
+    )
+    if not moved and session.get_one(Turn, turn_id).state != "excluded":
+        raise Conflict("a turn in a round, or trained, cannot be excluded")
+
+
+def next_states(session: Session, turn_id: str) -> Sequence[NextState]:
+    """All pieces of a turn's next state, also those that do not count."""
+    return session.exec(select(NextState).where(NextState.turn_id == turn_id)).all()
+
+
+def _mark_observed(session: Session, turn_id: str) -> None:
+    # A claimed turn keeps its round; `observed_at > judged_at` sends it back when the round ends.
+    session.execute(update(Turn).where(col(Turn.id) == turn_id).values(observed_at=utc_now()))
+    session.execute(
+        update(Turn)
+        .where(col(Turn.id) == turn_id, col(Turn.state).in_(("open", "judged", "abstained", "trained")))
+        .values(state="observed")
+    )

@@ -1,0 +1,73 @@
+"""Committing a finished exchange, before its client hears the end of it."""
+
+import time
+from dataclasses import replace
+
+from sqlmodel import Session
+
+from afterturn_core.errors import DatabaseAway
+from afterturn_core.models import Turn
+
+from .gateway import Gateway
+from .recording import Answered, Asked, record
+from .usage import spend_tokens
+
+
+async def keep(gateway: Gateway, asked: Asked, answered: Answered) -> None:
+    """Record the exchange and wake the judge about turns it observed.
+
+    The reply has been paid for, so a database that is away is waited for, `database_timeout_s` long.
+
+    Raises:
+        DatabaseAway: it did not come back; what is known is that nothing was acknowledged.
+        Unavailable: the database cannot keep up; nothing was stored.
+    """
+    if not asked.options.store:
+        await _charge(gateway, asked, answered)
+        return
+    observed = await _commit(gateway, asked, answered)
+    gateway.wake_judge(observed)
+    for choice in answered.choices:
+        gateway.metrics.turns.labels(asked.place.kind, choice.finish_reason or "none").inc()
+        gateway.metrics.tokens.labels("sampled").inc(len(choice.token_ids))
+    gateway.metrics.tokens.labels("read").inc(len(answered.prompt_token_ids))
+
+
+async def _commit(gateway: Gateway, asked: Asked, answered: Answered) -> list[str]:
+    patience = gateway.settings.database_timeout_s
+    end = time.monotonic() + 2 * patience
+    again = False
+
+    def work(session: Session) -> list[str]:
+        if again and session.get(Turn, asked.turn_id) is not None:
+            return []  # the first time was not in vain: only the news of it was lost
+        if asked.metered:
+            spend_tokens(session, asked.key_id, answered.tokens, time.time())
+        return record(session, asked, answered)
+
+    while True:
+        try:
+            return await gateway.write(work)
+        except DatabaseAway:
+            if time.monotonic() > end or not await gateway.outage.over(patience):
+                raise
+            again = True
+
+
+async def _charge(gateway: Gateway, asked: Asked, answered: Answered) -> None:
+    """What is not stored is counted all the same, for a key whose tokens are limited."""
+    if asked.metered and answered.tokens:
+        await gateway.write(lambda session: spend_tokens(session, asked.key_id, answered.tokens, time.time()))
+
+
+def turn_headers(asked: Asked) -> dict[str, str]:
+    """What every answer says about its turn; without a record there is only the adapter to name."""
+    headers = {"x-adapter": asked.resolved.target.shown}
+    if asked.options.store:
+        headers |= {"x-turn-id": asked.turn_id, "x-session-id": asked.place.session_id}
+    return headers
+
+
+def unlogged(asked: Asked) -> Asked:
+    """The same request, of which nothing could be stored after all."""
+    return replace(asked, options=replace(asked.options, store=False))

@@ -1,0 +1,1 @@
+"""`POST /v1/messages`: Anthropic's protocol, translated to an engine's chat and back."""

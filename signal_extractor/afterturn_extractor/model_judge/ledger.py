@@ -1,0 +1,67 @@
+"""What judge models were asked: answers are kept, so that a re-run costs nothing, and tokens are counted."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlmodel import Session, col, func, select
+
+from afterturn_core.columns import utc_now
+from afterturn_core.models import JudgeCall
+from afterturn_extractor.model_judge.answer import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens of one call as the model's server counts them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+def key_of(material: str, *, version: str, model: str, vote: int) -> str:
+    """The name under which the answer to one vote on this evidence is kept."""
+    digest = hashlib.sha256()
+    for part in (version, model, str(vote), material):
+        digest.update(f"{len(part)}:{part}".encode())
+    return digest.hexdigest()
+
+
+def kept(session: Session, key: str) -> Answer | None:
+    """The answer that was given before, if any."""
+    row = session.get(JudgeCall, key)
+    return None if row is None or row.answer is None else Answer.model_validate_json(row.answer)
+
+
+def keep(
+    session: Session,
+    key: str,
+    answer: Answer | None,
+    spent: Spent,
+    *,
+    agent_id: str | None,
+    turn_id: str | None,
+    model: str,
+) -> None:
+    """Keep an answer and what it cost; None is an answer that could not be read: it cost all the same."""
+    row = session.get(JudgeCall, key) or JudgeCall(key=key, agent_id=agent_id, turn_id=turn_id, model=model)
+    row.answer = None if answer is None else answer.model_dump_json()
+    row.prompt_tokens += spent.prompt_tokens
+    row.completion_tokens += spent.completion_tokens
+    row.asked_at = utc_now()
+    session.add(row)
+
+
+def spent_since(session: Session, agent_id: str, since: datetime) -> int:
+    """Tokens spent on an agent's turns since then, prompts and answers together."""
+    total = func.coalesce(func.sum(col(JudgeCall.prompt_tokens) + col(JudgeCall.completion_tokens)), 0)
+    return int(
+        session.exec(
+            select(total).where(JudgeCall.agent_id == agent_id, col(JudgeCall.asked_at) >= since)
+        ).one()
+    )
+
+
+def day_began(now: datetime) -> datetime:
+    """Midnight (UTC) before `now`: budgets are per calendar day."""
+    return now.replace(hour=0, minute=0, second=0, microsecond=0)

@@ -1,0 +1,40 @@
+"""The extractor's Celery tasks: a verdict on one turn, and the sweep that the beat calls."""
+
+from celery import Celery
+
+from afterturn_core.broker import Wake, celery_app
+from afterturn_core.database import Database
+from afterturn_core.queues import JUDGE_TURN, SWEEP, delivery_of
+from afterturn_core.settings import Settings
+from afterturn_extractor.judging import Judge, judge_turn
+from afterturn_extractor.sweep import Sweep
+
+RETRIES = 3  # by Celery; after that the sweep sends the turn again, less and less often
+
+
+def extractor_app(settings: Settings, database: Database, judge: Judge | None) -> Celery:
+    """The app with this worker's tasks. A turn whose judge fails stays observed and is tried again.
+
+    Raises:
+        SettingsError: no broker, or delivery times that cannot work.
+    """
+    delivery = delivery_of(settings)
+    app = celery_app(settings.broker_url, delivery=delivery, sweep_s=settings.sweep_s)
+    sweep = Sweep(database, settings, Wake(settings.broker_url))
+
+    @app.task(
+        name=JUDGE_TURN,
+        acks_late=True,
+        autoretry_for=(Exception,),
+        max_retries=RETRIES,
+        retry_backoff=2,
+        retry_backoff_max=int(delivery.longest_retry_s),
+    )
+    def judge_one(turn_id: str) -> None:
+        judge_turn(database, judge, turn_id)
+
+    @app.task(name=SWEEP, acks_late=False)
+    def sweep_once() -> None:
+        sweep.once()
+
+    return app
