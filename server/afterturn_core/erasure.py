@@ -89,6 +89,8 @@ def erase_turns(session: Session, turn_ids: Sequence[str]) -> Erasure:
         ).all()
     )
     erased.tainted = [adapter.name for adapter in taint(session, [*turn_ids, *told])]
+    _hold(session, [*turn_ids, *told])
+    erased.tainted += [adapter.name for adapter in taint(session, [*turn_ids, *told])]  # claimed in between
     for part in _parts([*turn_ids, *events]):
         session.execute(delete(NextState).where(col(NextState.source_id).in_(part)))
     session.execute(delete(NextState).where(col(NextState.turn_id).in_(turn_ids)))
@@ -101,6 +103,15 @@ def erase_turns(session: Session, turn_ids: Sequence[str]) -> Erasure:
     erased.messages = remove_rows(session, turn_ids)
     erased.turns = len(turn_ids)
     return erased
+
+
+def _hold(session: Session, turn_ids: Sequence[str]) -> None:
+    """Keep rounds from claiming these turns until the transaction ends (PostgreSQL; SQLite has one writer).
+
+    Not before the rounds that have them are asked to stop: a round that ends locks itself, then its turns.
+    """
+    for part in _parts(sorted(turn_ids)):
+        session.exec(select(Turn.id).where(col(Turn.id).in_(part)).order_by(Turn.id).with_for_update()).all()
 
 
 def erase_empty_sessions(session: Session, session_ids: Iterable[str]) -> int:

@@ -44,7 +44,10 @@ def remove_old_turns(
 
 
 def _old_turns(session: Session, before: datetime, limit: int) -> list[str]:
-    """Ids sort by time, so the old ones are a range of the primary key."""
+    """Ids sort by time, so the old ones are a range of the primary key.
+
+    None that a round is claiming this moment, and in a writing transaction none is claimed before it ends.
+    """
     running = select(Round.id).where(col(Round.state).in_(RUNNING_ROUNDS))
     statement = (
         select(Turn.id)
@@ -55,6 +58,7 @@ def _old_turns(session: Session, before: datetime, limit: int) -> list[str]:
         )
         .order_by(Turn.id)
         .limit(limit)
+        .with_for_update(skip_locked=True)
     )
     return list(session.exec(statement).all())
 
