@@ -11,12 +11,12 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from sqlmodel import select
+from sqlmodel import Session, select
 from tests.afterturn_trainer.world import World
 
 from afterturn_core import lifecycle
 from afterturn_core.history import load_prompt, unpack_ids
-from afterturn_core.models import Agent, Training, Turn
+from afterturn_core.models import Agent, Round, Training, Turn
 from afterturn_trainer.adapter_folder import MOMENTS, verify
 from afterturn_trainer.run import run_round
 
@@ -29,6 +29,19 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.05)
+
+
+def at_the_gate(world: World, round_id: str, change: Callable[[Session], object]) -> None:
+    """Make a change while a round is at its gate: it cannot go on between the look and the change."""
+
+    def changed() -> bool:
+        with world.database.write() as session:
+            found = session.get_one(Round, round_id).state == "gating"
+            if found:
+                change(session)
+        return found
+
+    eventually(changed, "the gate")
 
 
 def reply_logprob(world: World, model: str, turn: Turn) -> float:
@@ -118,9 +131,11 @@ def test_a_rollback_during_the_round_wins(world: World) -> None:
     world.turn("and of the stars", -1, seed=2)
     claimed = world.claim()
     thread = started(world, claimed.id)
-    eventually(lambda: world.round(claimed.id).state == "gating", "the gate")
-    with world.database.write() as session:
-        lifecycle.rollback(session, session.get_one(Agent, world.agent_id), 0)
+    at_the_gate(
+        world,
+        claimed.id,
+        lambda session: lifecycle.rollback(session, session.get_one(Agent, world.agent_id), 0),
+    )
     thread.join()
     row = world.round(claimed.id)
     assert row.state == "rejected"
@@ -134,9 +149,7 @@ def test_a_cancelled_round_gives_its_turns_back(world: World) -> None:
     turn = world.turn("tell me of the sea", 1, (HINT,), seed=1)
     claimed = world.claim()
     thread = started(world, claimed.id)
-    eventually(lambda: world.round(claimed.id).state == "gating", "the gate")
-    with world.database.write() as session:
-        lifecycle.request_cancel(session, claimed.id)
+    at_the_gate(world, claimed.id, lambda session: lifecycle.request_cancel(session, claimed.id))
     thread.join()
     assert world.round(claimed.id).state == "cancelled"
     assert world.turn_row(turn.id).state == "judged"
