@@ -11,7 +11,7 @@ from afterturn_core.columns import utc_now
 from afterturn_core.ids import new_id
 from afterturn_core.models import Turn
 from afterturn_server.linking import read_history
-from afterturn_server.recording import Answered, Asked, Choice, record
+from afterturn_server.recording import Answered, Asked, Choice, Finished, record
 from afterturn_server.resolution import Resolved
 from afterturn_server.thread import find_place
 from afterturn_server.turn_options import TurnOptions
@@ -95,7 +95,7 @@ async def _one(one: Seeded, writer: Writer, cost: Costs, number: int, turn: int,
     choice = Choice(0, step.reply, "stop", step.reply_ids, (-0.5,) * len(step.reply_ids))
     answered = Answered(new_id("chatcmpl"), tuple(prompt), (choice,))
     before = time.perf_counter()
-    await writer.run(lambda session: record(session, asked, answered))
+    await writer.run_together(record, Finished(asked, answered))
     cost.recording.append(time.perf_counter() - before)
     cost.linking.append(linked - began)
     _check_parent(one, place.parent_id, talk.steps[turn - 1].reply_ids)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from afterturn_core.history import BLOCK, KEYFRAME_EVERY, node_digest, pack_ids, pack_logprobs
+from afterturn_core.deposit import node_digest
+from afterturn_core.history import BLOCK, KEYFRAME_EVERY, pack_ids, pack_logprobs
 from afterturn_core.ids import id_at
 from afterturn_core.lifecycle import is_held_out
 from afterturn_server.linking import read_history, reply_entry

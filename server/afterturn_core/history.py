@@ -6,54 +6,33 @@ A prompt without such a parent stores its whole blocks of ids as a chain too: ev
 agent begins with the same thousands of them.
 """
 
-import hashlib
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import orjson
-from sqlalchemy import Executable, Select, Table, bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Select, bindparam, select
 from sqlmodel import Session
 
+from .deposit import Deposit, Json
 from .models import Content, HistoryNode, Turn
 
-Json = dict[str, Any]
 Ids = npt.NDArray[np.int32]
 KEYFRAME_EVERY = 16  # reading a prompt follows at most this many differences
 BLOCK = 1024  # token ids of a prompt that are stored and shared together
 # SQLModel makes `__table__`, which its types do not say.
 _NODES = HistoryNode.__table__  # type: ignore[attr-defined]
 _CONTENTS = Content.__table__  # type: ignore[attr-defined]
-_KNOWN_NODES = select(_NODES.c.digest).where(_NODES.c.digest.in_(bindparam("digests", expanding=True)))
-_FEW, _LITTLE = 4, 4096  # messages and bytes of a history that has hardly begun
-_LOOKUP = 500  # bound parameters in one statement, below SQLite's oldest limit of 999
-
-
-def insert_missing(session: Session, table: Table, rows: Sequence[Json]) -> None:
-    """Insert rows whose primary key is not there yet; equal keys mean equal rows."""
-    if rows:
-        connection = session.connection()
-        connection.execute(_insert_missing(table, connection.dialect.name), list(rows))
-
-
-@cache
-def _insert_missing(table: Table, dialect_name: str) -> Executable:
-    """The statement, built once: building costs more than running it."""
-    dialect = postgresql if dialect_name == "postgresql" else sqlite
-    statement: Executable = dialect.insert(table).on_conflict_do_nothing()
-    return statement
 
 
 def store_content(session: Session, value: object) -> str:
     """Store one JSON value by its content; returns its digest."""
-    body = orjson.dumps(value)
-    digest = hashlib.sha256(body).hexdigest()
-    insert_missing(session, _CONTENTS, [{"digest": digest, "body": zlib.compress(body)}])
+    deposit = Deposit(session)
+    digest = deposit.content(value)
+    deposit.write()
     return digest
 
 
@@ -68,55 +47,15 @@ def store_history(session: Session, messages: Iterable[Json]) -> str | None:
 
     Returns the digest of the last node, `None` for no messages.
     """
-    return _store_chain(session, (orjson.dumps(message) for message in messages))
+    deposit = Deposit(session)
+    digest = deposit.history(messages)
+    deposit.write()
+    return digest
 
 
 def load_history(session: Session, digest: str | None) -> list[Json]:
     """The messages of a chain, oldest first."""
     return [orjson.loads(body) for body in _load_chain(session, digest)]
-
-
-def _store_chain(session: Session, bodies: Iterable[bytes]) -> str | None:
-    nodes: list[Json] = []
-    by_digest: dict[str, bytes] = {}
-    previous: str | None = None
-    for depth, body in enumerate(bodies):
-        content_digest = hashlib.sha256(body).hexdigest()
-        by_digest[content_digest] = body
-        digest = node_digest(previous, content_digest)
-        nodes.append(
-            {"digest": digest, "previous": previous, "content_digest": content_digest, "depth": depth}
-        )
-        previous = digest
-    if len(nodes) <= _FEW and sum(map(len, by_digest.values())) <= _LITTLE:
-        new = nodes  # putting them there, if they are not, takes less than asking first
-    else:
-        new = nodes[_first_unknown(session, [node["digest"] for node in nodes]) :]
-    insert_missing(
-        session,
-        _CONTENTS,
-        [
-            {"digest": digest, "body": zlib.compress(by_digest[digest])}
-            for digest in dict.fromkeys(node["content_digest"] for node in new)
-        ],
-    )
-    insert_missing(session, _NODES, new)
-    return previous
-
-
-def node_digest(previous: str | None, content_digest: str) -> str:
-    """What names a node: everything up to it."""
-    return hashlib.sha256(f"{previous}/{content_digest}".encode()).hexdigest()
-
-
-def _first_unknown(session: Session, digests: Sequence[str]) -> int:
-    """How many nodes of a chain are there. One that is there implies all before it: look from the end."""
-    for start in range(len(digests), 0, -_LOOKUP):
-        chunk = digests[max(0, start - _LOOKUP) : start]
-        known = set(session.connection().execute(_KNOWN_NODES, {"digests": list(chunk)}).scalars())
-        if known:
-            return start - len(chunk) + sum(digest in known for digest in chunk)
-    return 0
 
 
 def _load_chain(session: Session, digest: str | None) -> list[bytes]:
@@ -185,8 +124,10 @@ class PromptDifference:
     prompt_tokens: int
 
 
-def prompt_difference(session: Session, prompt_ids: Sequence[int], base: Turn | None) -> PromptDifference:
-    """`prompt_ids` as a difference to what `base` (the parent) had in view."""
+def prompt_difference(
+    session: Session, deposit: Deposit, prompt_ids: Sequence[int], base: Turn | None
+) -> PromptDifference:
+    """`prompt_ids` as a difference to what `base` (the parent) had in view; blocks go to the deposit."""
     fresh = np.asarray(prompt_ids, dtype="<i4")
     shared = 0
     if base is not None and base.prompt_depth + 1 < KEYFRAME_EVERY:
@@ -196,8 +137,8 @@ def prompt_difference(session: Session, prompt_ids: Sequence[int], base: Turn | 
     if base is None or shared == 0:
         base = None
         shared = len(fresh) - len(fresh) % BLOCK
-        blocks = (fresh[start : start + BLOCK].tobytes() for start in range(0, shared, BLOCK))
-        head = _store_chain(session, blocks)
+        blocks = [fresh[start : start + BLOCK].tobytes() for start in range(0, shared, BLOCK)]
+        head = deposit.chain(blocks)
     else:
         depth = base.prompt_depth + 1
     return PromptDifference(
@@ -212,7 +153,9 @@ def prompt_difference(session: Session, prompt_ids: Sequence[int], base: Turn | 
 
 def store_prompt(session: Session, turn: Turn, prompt_ids: Sequence[int], base: Turn | None) -> None:
     """Put `prompt_ids` on the turn as a difference to what `base` (its parent) had in view."""
-    difference = prompt_difference(session, prompt_ids, base)
+    deposit = Deposit(session)
+    difference = prompt_difference(session, deposit, prompt_ids, base)
+    deposit.write()
     for column in fields(difference):
         setattr(turn, column.name, getattr(difference, column.name))
 

@@ -13,12 +13,12 @@ from afterturn_core.ids import new_id
 from .acquaintances import Acquaintance
 from .answers import Json
 from .caller import Caller, find_caller, presented_key
+from .entries import Entries
 from .gateway import Gateway
 from .linking import read_history
 from .place import Place
 from .recording import Asked, Original
 from .resolution import resolve
-from .sessions import open_session
 from .thread import find_place
 from .turn_options import TurnOptions
 
@@ -127,9 +127,14 @@ async def _with_session(gateway: Gateway, asked: Asked) -> Asked:
     """Two first requests under one name must be told the same session."""
     if not asked.place.new_session or asked.place.external_id is None or not asked.options.store:
         return asked
-    session_id = await gateway.write(
-        lambda session: open_session(session, asked.resolved.agent_id, asked.key_id, asked.place)
-    )
+
+    def enter(session: Session) -> str:
+        entries = Entries(session)
+        session_id = entries.open_session(asked.resolved.agent_id, asked.key_id, asked.place)
+        entries.write()
+        return session_id
+
+    session_id = await gateway.write(enter)
     return replace(asked, place=replace(asked.place, session_id=session_id, new_session=False))
 
 

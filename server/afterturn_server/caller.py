@@ -13,6 +13,7 @@ from afterturn_core.errors import AuthenticationError, PermissionDenied, RateLim
 from afterturn_core.keys import ADMIN, digest
 from afterturn_core.models import Key
 
+from .lookup import look_up
 from .usage import MINUTE, tokens_used
 
 _TOKENS_RETRY_S = 600.0  # the window slides, so a part of the day's tokens is free again soon
@@ -77,7 +78,7 @@ def find_caller(session: Session, key: str, scope: str) -> Caller:
         PermissionDenied: it lacks the scope.
         RateLimited: it has used up its tokens of the last 24 hours.
     """
-    row = session.connection().execute(_FIND_KEY, {"digest": digest(key)}).one_or_none()
+    row = look_up(session, _FIND_KEY, {"digest": digest(key)})
     if (
         row is None
         or row.revoked_at is not None

@@ -27,6 +27,7 @@ from .upstream import Upstream
 from .usage import count_request
 from .writer import Writer
 
+U = TypeVar("U")
 T = TypeVar("T")
 
 log = get_logger(__name__)
@@ -112,6 +113,10 @@ class Gateway:
             RequestError: the database cannot hold a value of it.
         """
         return await self.writer.run(change)
+
+    async def write_together(self, change: Callable[[Session, Sequence[U]], Sequence[T]], item: U) -> T:
+        """Like `write`, of a change that is made for several requests at once."""
+        return await self.writer.run_together(change, item)
 
     async def weights(self) -> Weights:
         """What adapters must fit to be served; looked at again from time to time, without waiting."""

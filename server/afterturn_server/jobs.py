@@ -5,18 +5,25 @@ import queue
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from sqlmodel import Session
 
+U = TypeVar("U")
 T = TypeVar("T")
+Work = Callable[[Session, Sequence[U]], Sequence[T]]
 
 
 @dataclass(frozen=True)
-class Job(Generic[T]):
-    """What one request wants of the database; `result` is of `loop`, which alone may touch it."""
+class Job(Generic[U, T]):
+    """What one request wants of the database; `result` is of `loop`, which alone may touch it.
 
-    work: Callable[[Session], T]
+    `work` gives a value for each item: neighbours with the same work are done in one call.
+    """
+
+    work: Work[U, T]
+    item: U
     loop: asyncio.AbstractEventLoop
     result: asyncio.Future[T]
 
@@ -30,7 +37,7 @@ class Job(Generic[T]):
 class Outcome:
     """What became of a job: its value, unless there is an error."""
 
-    job: Job[Any]
+    job: Job[Any, Any]
     value: Any = None
     error: Exception | None = None
 
@@ -40,15 +47,15 @@ class Jobs:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: queue.SimpleQueue[Job[Any] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Job[Any, Any] | None] = queue.SimpleQueue()
 
     def __len__(self) -> int:
         return self._waiting.qsize()
 
-    def put(self, work: Callable[[Session], T]) -> Job[T]:
+    def put(self, work: Work[U, T], item: U) -> Job[U, T]:
         """Ask for work, from a running loop."""
         loop = asyncio.get_running_loop()
-        job = Job(work, loop, loop.create_future())
+        job = Job(work, item, loop, loop.create_future())
         self._waiting.put(job)
         return job
 
@@ -56,7 +63,7 @@ class Jobs:
         """End the groups of one thread, after all that wait already."""
         self._waiting.put(None)
 
-    def groups(self) -> Iterator[list[Job[Any]]]:
+    def groups(self) -> Iterator[list[Job[Any, Any]]]:
         """What waits and is still waited for, group by group, until closed."""
         while (first := self._waiting.get()) is not None:
             group = [first]
@@ -70,6 +77,19 @@ class Jobs:
             yield [job for job in group if not job.given_up]
             if last:
                 return
+
+
+def each(session: Session, changes: Sequence[Callable[[Session], T]]) -> list[T]:
+    """The work of jobs that have nothing in common: what is to be done is the item."""
+    return [change(session) for change in changes]
+
+
+def done(session: Session, group: Sequence[Job[Any, Any]]) -> list[Any]:
+    """The values of a group of jobs, in order."""
+    values: list[Any] = []
+    for work, jobs in groupby(group, key=lambda job: job.work):
+        values += work(session, [job.item for job in jobs])
+    return values
 
 
 def tell(outcomes: Sequence[Outcome]) -> None:

@@ -3,13 +3,10 @@
 import time
 from dataclasses import replace
 
-from sqlmodel import Session
-
 from afterturn_core.errors import DatabaseAway
-from afterturn_core.models import Turn
 
 from .gateway import Gateway
-from .recording import Answered, Asked, record
+from .recording import Answered, Asked, Finished, record
 from .usage import spend_tokens
 
 
@@ -36,22 +33,14 @@ async def keep(gateway: Gateway, asked: Asked, answered: Answered) -> None:
 async def _commit(gateway: Gateway, asked: Asked, answered: Answered) -> list[str]:
     patience = gateway.settings.database_timeout_s
     end = time.monotonic() + 2 * patience
-    again = False
-
-    def work(session: Session) -> list[str]:
-        if again and session.get(Turn, asked.turn_id) is not None:
-            return []  # the first time was not in vain: only the news of it was lost
-        if asked.metered:
-            spend_tokens(session, asked.key_id, answered.tokens, time.time())
-        return record(session, asked, answered)
-
+    finished = Finished(asked, answered)
     while True:
         try:
-            return await gateway.write(work)
+            return await gateway.write_together(record, finished)
         except DatabaseAway:
             if time.monotonic() > end or not await gateway.outage.over(patience):
                 raise
-            again = True
+            finished = replace(finished, again=True)
 
 
 async def _charge(gateway: Gateway, asked: Asked, answered: Answered) -> None:

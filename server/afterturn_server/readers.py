@@ -9,7 +9,8 @@ from sqlmodel import Session
 
 from afterturn_core.database import Database
 
-from .jobs import Job, Jobs, Outcome, tell
+from .jobs import Job, Jobs, Outcome, done, each, tell
+from .lookup import share_lookups
 from .outage import Outage, away, means_away, refused_value
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Readers:
             RequestError: it was asked for a value that it cannot hold.
         """
         self._outage.check()
-        job = self._looks.put(look)
+        job = self._looks.put(each, look)
         suspicion = job.loop.call_later(min(SUSPECT_S, self._patience_s), self._wonder, job)
         try:
             return await job.result
@@ -58,11 +59,11 @@ class Readers:
         for thread in self._threads:
             thread.join(timeout=self._patience_s)
 
-    def _wonder(self, job: Job[Any]) -> None:
+    def _wonder(self, job: Job[Any, Any]) -> None:
         self._outage.suspect()
         job.loop.call_later(max(0.0, self._patience_s - SUSPECT_S), self._give_up, job)
 
-    def _give_up(self, job: Job[Any]) -> None:
+    def _give_up(self, job: Job[Any, Any]) -> None:
         if not job.given_up:
             job.result.set_exception(away())
 
@@ -70,14 +71,15 @@ class Readers:
         for group in self._looks.groups():
             tell(self._look(group))
 
-    def _look(self, group: Sequence[Job[Any]]) -> list[Outcome]:
+    def _look(self, group: Sequence[Job[Any, Any]]) -> list[Outcome]:
         """One transaction for all; one that breaks it gets, like those behind it, another."""
         seen: list[Outcome] = []
         while len(seen) < len(group):
             try:
                 with self._database.read() as session:
+                    share_lookups(session)  # of a group, all had asked before the transaction began
                     for job in group[len(seen) :]:
-                        seen.append(Outcome(job, job.work(session)))
+                        seen.append(Outcome(job, *done(session, [job])))
             except Exception as error:  # noqa: BLE001 - handed to whoever waits for the look
                 if means_away(error):
                     self._outage.begin(error)

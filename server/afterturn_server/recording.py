@@ -1,30 +1,31 @@
-"""From one finished exchange to the rows of its turns."""
+"""From finished exchanges to the rows of their turns."""
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, select
 from sqlmodel import Session
 
 from afterturn_core.columns import utc_now
-from afterturn_core.history import pack_ids, pack_logprobs, prompt_difference, store_content, store_history
+from afterturn_core.history import pack_ids, pack_logprobs, prompt_difference
 from afterturn_core.ids import new_id
 from afterturn_core.lifecycle import is_held_out, settle_session
-from afterturn_core.models import OriginalRequest, Turn
+from afterturn_core.models import Turn
 
 from .answers import Json
+from .entries import Entries
 from .linking import History, reply_entry
 from .place import Place
 from .resolution import Resolved
-from .sessions import open_session
 from .thread import look_again, observed_among, tell_ancestors
 from .turn_options import TurnOptions
+from .usage import spend_tokens
 
 CLIENT_LENGTH = 120
 _TURNS = Turn.__table__  # type: ignore[attr-defined]
-_ADD_TURN = insert(_TURNS)
 _IS_THERE = select(_TURNS.c.id).where(_TURNS.c.id == bindparam("turn"))
 
 SIDE = "side"
@@ -92,44 +93,79 @@ class Answered:
         return len(self.prompt_token_ids) + sum(len(choice.token_ids) for choice in self.choices)
 
 
-def record(session: Session, asked: Asked, answered: Answered) -> list[str]:
-    """Store one turn per choice, the first under the id the client was given.
+@dataclass(frozen=True)
+class Finished:
+    """An exchange that is over. `again`: it was to be recorded before, and perhaps has been."""
 
-    Also tells earlier turns what this request carried. Returns the ids of turns that wait for a verdict
-    because of it: whoever called wakes the judge after the commit.
+    asked: Asked
+    answered: Answered
+    again: bool = False
+
+
+def record(session: Session, finished: Sequence[Finished]) -> list[list[str]]:
+    """Store one turn per choice of each exchange, the first under the id the client was given.
+
+    Also tells earlier turns what these requests carried. Returns for each exchange the ids of turns that wait
+    for a verdict because of it: whoever called wakes the judge after the commit.
 
     Of a request that goes on from what was erased meanwhile nothing is stored: it carries the erased words.
     """
+    entries = Entries(session)
+    stored = [_enter(session, entries, one) for one in finished]
+    entries.write()
+    return [[] if one is None else _tell(session, *one) for one in stored]
+
+
+def _enter(session: Session, entries: Entries, finished: Finished) -> tuple[Finished, str] | None:
+    """Put an exchange's rows among the entries; returns it in its place, with the id of its session."""
+    asked, answered = finished.asked, finished.answered
+    if finished.again and session.get(Turn, asked.turn_id) is not None:
+        return None  # the first time was not in vain: only the news of it was lost
+    if asked.metered:
+        spend_tokens(session, asked.key_id, answered.tokens, time.time())
+    if asked.place.equals:
+        entries.write()  # of requests that go on from equal turns, each has to see which the others took
     asked = replace(asked, place=_still_there(session, look_again(session, asked.place, asked.history)))
     base = None if asked.place.parent_id is None else session.get(Turn, asked.place.parent_id)
     if base is None and asked.place.parent_id is not None:
-        return []
-    session_id = open_session(session, asked.resolved.agent_id, asked.key_id, asked.place)
-    history_digest = store_history(session, asked.messages)
-    tools_digest = None if not asked.tools else store_content(session, list(asked.tools))
-    prompt = prompt_difference(session, answered.prompt_token_ids, base)
-    rows = [
-        {
-            **vars(prompt),
-            **_row(asked, answered, choice),
-            "id": asked.turn_id if number == 0 else new_id("turn"),
-            "session_id": session_id,
-            "parent_id": asked.place.parent_id,
-            "attempt_of": asked.place.attempt_of if number == 0 else asked.turn_id,
-            "history_digest": history_digest,
-            "tools_digest": tools_digest,
-            "reply_digest": store_content(session, choice.message),
-        }
-        for number, choice in enumerate(answered.choices)
-    ]
-    for row in rows:
-        row["held_out"] = is_held_out(row["id"])
-        # One by one: a later choice points to the first.
-        session.connection().execute(_ADD_TURN, row)
+        return None
+    deposit = entries.deposit
+    session_id = entries.open_session(asked.resolved.agent_id, asked.key_id, asked.place)
+    history_digest = deposit.history(asked.messages, known=None if base is None else base.history_digest)
+    tools_digest = None if not asked.tools else deposit.content(list(asked.tools))
+    prompt = vars(prompt_difference(session, deposit, answered.prompt_token_ids, base))
+    for number, choice in enumerate(answered.choices):
+        turn_id = asked.turn_id if number == 0 else new_id("turn")
+        entries.turns.append(
+            {
+                **prompt,
+                **_row(asked, answered, choice),
+                "id": turn_id,
+                "held_out": is_held_out(turn_id),
+                "session_id": session_id,
+                "parent_id": asked.place.parent_id,
+                "attempt_of": asked.place.attempt_of if number == 0 else asked.turn_id,
+                "history_digest": history_digest,
+                "tools_digest": tools_digest,
+                "reply_digest": deposit.content(choice.message),
+            }
+        )
     if asked.original is not None:
-        _store_original(session, asked.turn_id, asked.original)
+        entries.originals.append(
+            {
+                "turn_id": asked.turn_id,
+                "items_digest": deposit.history(asked.original.items),
+                "fields_digest": deposit.content(asked.original.fields),
+            }
+        )
+    return replace(finished, asked=asked), session_id
+
+
+def _tell(session: Session, finished: Finished, session_id: str) -> list[str]:
+    """Tell earlier turns what came after them; returns those that wait for a verdict now."""
+    asked = finished.asked
     # Who hung up asks again, and that request tells what came next; this one may have been a slip.
-    left = answered.interrupted == CLIENT_DISCONNECTED
+    left = finished.answered.interrupted == CLIENT_DISCONNECTED
     told = [] if left else tell_ancestors(session, asked.turn_id, asked.place)
     if asked.options.done:
         told += settle_session(session, session_id, ended=True)
@@ -143,12 +179,6 @@ def _still_there(session: Session, place: Place) -> Place:
     if session.connection().scalar(_IS_THERE, {"turn": place.attempt_of}) is not None:
         return place
     return replace(place, attempt_of=None)
-
-
-def _store_original(session: Session, turn_id: str, original: Original) -> None:
-    items_digest = store_history(session, original.items)
-    fields_digest = store_content(session, original.fields)
-    session.add(OriginalRequest(turn_id=turn_id, items_digest=items_digest, fields_digest=fields_digest))
 
 
 def _row(asked: Asked, answered: Answered, choice: Choice) -> Json:

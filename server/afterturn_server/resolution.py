@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, bindparam, func, select
+from sqlalchemy import ColumnElement, bindparam, func, select
 from sqlmodel import Session
 from structlog.stdlib import get_logger
 
@@ -13,6 +13,7 @@ from afterturn_core.keys import DEFAULT_AGENT
 from afterturn_core.models import Adapter, Agent
 
 from .caller import Caller
+from .lookup import Found, look_up
 from .upstream import Target
 
 BASE = "base"
@@ -36,8 +37,6 @@ class Weights:
     model_hash: str
     adapter_root: Path
 
-
-_Found: TypeAlias = Row[*tuple[Any, ...]]
 
 _AGENTS = Agent.__table__  # type: ignore[attr-defined]
 _ADAPTERS = Adapter.__table__  # type: ignore[attr-defined]
@@ -79,13 +78,13 @@ def resolve(session: Session, caller: Caller, model: str, weights: Weights) -> R
     return _live(_agent(session, caller, model, model), weights)
 
 
-def _agent(session: Session, caller: Caller, name: str, model: str) -> _Found:
-    agent = session.connection().execute(_SERVED_BY_NAME, {"agent": name}).one_or_none()
+def _agent(session: Session, caller: Caller, name: str, model: str) -> Found:
+    agent = look_up(session, _SERVED_BY_NAME, {"agent": name})
     if agent is not None and (caller.agent_id is None or agent.agent_id == caller.agent_id):
         return agent
     if caller.agent_id is not None and name == model:
-        own = session.connection().execute(_SERVED_BY_ID, {"agent": caller.agent_id}).one()
-        if own.accept_any_model:
+        own = look_up(session, _SERVED_BY_ID, {"agent": caller.agent_id})
+        if own is not None and own.accept_any_model:
             return own
     raise _unknown(model)
 
@@ -94,13 +93,13 @@ def _owner(session: Session, caller: Caller) -> str:
     """Whose turn a request to `base` is: the key's agent, for an admin key the default one."""
     if caller.agent_id is not None:
         return caller.agent_id
-    agent = session.connection().execute(_SERVED_BY_NAME, {"agent": DEFAULT_AGENT}).one_or_none()
+    agent = look_up(session, _SERVED_BY_NAME, {"agent": DEFAULT_AGENT})
     if agent is None:
         raise ModelNotFound("An admin key must name an agent: there is none called default.", param="model")
     return str(agent.agent_id)
 
 
-def _live(agent: _Found, weights: Weights) -> Resolved:
+def _live(agent: Found, weights: Weights) -> Resolved:
     if agent.name is None:
         return Resolved(agent.agent_id, Target())
     if not _fits(agent, weights):
@@ -118,7 +117,7 @@ def _version(session: Session, agent_id: str, number: int, model: str, weights: 
     return _resolved(agent_id, adapter, weights)
 
 
-def _fits(adapter: _Found, weights: Weights) -> bool:
+def _fits(adapter: Found, weights: Weights) -> bool:
     return (
         adapter.path is not None
         and adapter.model_hash == weights.model_hash
@@ -126,7 +125,7 @@ def _fits(adapter: _Found, weights: Weights) -> bool:
     )
 
 
-def _resolved(agent_id: str, adapter: _Found, weights: Weights) -> Resolved:
+def _resolved(agent_id: str, adapter: Found, weights: Weights) -> Resolved:
     return Resolved(agent_id, Target(adapter.name, adapter_path(adapter.path, weights)), adapter.version)
 
 

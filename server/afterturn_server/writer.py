@@ -15,9 +15,10 @@ from afterturn_core.ids import new_id
 from afterturn_core.models import Content, EngineModel
 
 from .database_file import DatabaseFile
-from .jobs import Job, Jobs, Outcome, tell
+from .jobs import Job, Jobs, Outcome, Work, done, each, tell
 from .outage import Outage, away, is_collision, means_away, refused_value
 
+U = TypeVar("U")
 T = TypeVar("T")
 
 CAPACITY = 4096  # jobs that may wait: more than requests are let in, so that a request is never half served
@@ -49,21 +50,28 @@ class Writer:
         self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
         self._thread.start()
 
-    async def run(self, work: Callable[[Session], T]) -> T:
-        """The job's result, once it is committed; what it raises rolls back this job alone.
+    async def run(self, change: Callable[[Session], T]) -> T:
+        """The change's result, once it is committed; what it raises rolls back this one alone.
 
-        A job may run twice, the first time in vain: it changes nothing but the database.
+        A change may be made twice, the first time in vain: it changes nothing but the database.
 
         Raises:
-            DatabaseAway: the database cannot be written, or did not answer in time; in that case the job
-                may still come to be done.
+            DatabaseAway: the database cannot be written, or did not answer in time; in that case the change
+                may still come to be made.
             Unavailable: too many jobs wait already.
             RequestError: the database cannot hold a value of it.
+        """
+        return await self.run_together(each, change)
+
+    async def run_together(self, work: Work[U, T], item: U) -> T:
+        """Like `run`, of work that is done for several items in one call, which gives a value for each.
+
+        Should it fail, it is done for each by itself.
         """
         self.outage.check()
         if len(self._jobs) >= CAPACITY:
             raise Unavailable("The database cannot keep up.", code="database_overloaded", retry_after=RETRY_S)
-        job = self._jobs.put(work)
+        job = self._jobs.put(work, item)
         timer = job.loop.call_later(self._patience_s, self._give_up, job)
         try:
             return await job.result
@@ -86,7 +94,7 @@ class Writer:
             connection.execute(insert(_CONTENTS), {"digest": digest, "body": bytes(PROBE_BYTES)})
             connection.execute(delete(_CONTENTS).where(_CONTENTS.c.digest == digest))
 
-    def _give_up(self, job: Job[Any]) -> None:
+    def _give_up(self, job: Job[Any, Any]) -> None:
         if not job.given_up:
             self.outage.suspect()
             job.result.set_exception(away())
@@ -95,7 +103,7 @@ class Writer:
         for group in self._jobs.groups():
             self._commit(group)
 
-    def _commit(self, group: Sequence[Job[Any]], *, attempt: int = 1) -> None:
+    def _commit(self, group: Sequence[Job[Any, Any]], *, attempt: int = 1) -> None:
         """One transaction for the group; if any job fails, each gets one of its own.
 
         Two processes that insert the same row at once: the loser looks again, and finds it.
@@ -107,14 +115,14 @@ class Writer:
                 raise away()
             self._file.check()
             with self._database.write() as session:
-                values = [job.work(session) for job in group]
+                values = done(session, group)
                 session.flush()
         except Exception as error:  # noqa: BLE001 - handed to whoever waits for the job
             self._failed(group, error, attempt)
             return
         tell([Outcome(job, value) for job, value in zip(group, values, strict=True)])
 
-    def _failed(self, group: Sequence[Job[Any]], error: Exception, attempt: int) -> None:
+    def _failed(self, group: Sequence[Job[Any, Any]], error: Exception, attempt: int) -> None:
         lost = isinstance(error, DatabaseAway)
         if means_away(error):
             self.outage.begin(error)
