@@ -23,10 +23,10 @@ def share_lookups(session: Session) -> None:
 
 def look_up(session: Session, statement: Select[Any], values: Mapping[str, str]) -> Found | None:
     """The row of a statement that finds one at most, given the values of its parameters."""
-    shared: dict[tuple[int, tuple[str, ...]], Found | None] | None = session.info.get(_FOUND)
+    shared: dict[tuple[Select[Any], tuple[str, ...]], Found | None] | None = session.info.get(_FOUND)
     if shared is None:
         return session.connection().execute(statement, values).one_or_none()
-    place = id(statement), tuple(values.values())
+    place = statement, tuple(values.values())
     if place not in shared:
         shared[place] = session.connection().execute(statement, values).one_or_none()
     return shared[place]

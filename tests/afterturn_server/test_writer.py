@@ -11,7 +11,7 @@ from afterturn_core.database import Database
 from afterturn_core.errors import Unavailable
 from afterturn_core.ids import new_id
 from afterturn_core.models import Agent
-from afterturn_server.writer import CAPACITY, Writer
+from afterturn_server.writer import AGAIN, CAPACITY, Writer
 
 
 @pytest.fixture
@@ -92,3 +92,41 @@ def test_more_jobs_than_can_wait_are_refused(database):
         writer.close()
 
     asyncio.run(run())
+
+
+def test_neighbours_with_the_same_work_are_done_in_one_call(database):
+    calls = []
+
+    def add_all(session, wanted):
+        calls.append(list(wanted))
+        session.add_all([Agent(id=new_id("agent"), name=name) for name in wanted])
+        session.flush()
+        return [name.upper() for name in wanted]
+
+    async def run(wanted):
+        writer = Writer(database)
+        gate = threading.Event()
+        held = asyncio.ensure_future(writer.run(lambda _session: gate.wait(10)))
+        await asyncio.sleep(0.05)  # what follows waits together
+        waiting = asyncio.gather(
+            *(writer.run_together(add_all, name) for name in wanted[:2]),
+            writer.run(add("between")),
+            *(writer.run_together(add_all, name) for name in wanted[2:]),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+        gate.set()
+        results = await waiting
+        assert await held
+        writer.close()
+        return results
+
+    assert asyncio.run(run(["a", "b", "c", "d"])) == ["A", "B", "between", "C", "D"]
+    assert calls == [["a", "b"], ["c", "d"]]
+    calls.clear()
+    e, default, between, f = asyncio.run(run(["e", "default", "f"]))
+    assert (e, f) == ("E", "F")
+    assert isinstance(default, IntegrityError)
+    assert isinstance(between, IntegrityError)  # it is there since the first run
+    assert calls == [["e", "default"], ["e"], *[["default"]] * AGAIN, ["f"]]
+    assert {"e", "f"} <= names(database)
