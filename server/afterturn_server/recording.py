@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -110,10 +110,22 @@ def record(session: Session, finished: Sequence[Finished]) -> list[list[str]]:
 
     Of a request that goes on from what was erased meanwhile nothing is stored: it carries the erased words.
     """
-    entries = Entries(session)
-    stored = [_enter(session, entries, one) for one in finished]
-    entries.write()
-    return [[] if one is None else _tell(session, *one) for one in stored]
+    observed: list[list[str]] = []
+    for part in _parts(finished):
+        entries = Entries(session)
+        stored = [_enter(session, entries, one) for one in part]
+        entries.write()
+        observed += [[] if one is None else _tell(session, *one) for one in stored]
+    return observed
+
+
+def _parts(finished: Sequence[Finished]) -> Iterator[Sequence[Finished]]:
+    """Those that can be stored together: one that closes its session is the last before others wake it."""
+    start = 0
+    for end, one in enumerate(finished, start=1):
+        if one.asked.options.done or end == len(finished):
+            yield finished[start:end]
+            start = end
 
 
 def _enter(session: Session, entries: Entries, finished: Finished) -> tuple[Finished, str] | None:
@@ -169,6 +181,8 @@ def _tell(session: Session, finished: Finished, session_id: str) -> list[str]:
     told = [] if left else tell_ancestors(session, asked.turn_id, asked.place)
     if asked.options.done:
         told += settle_session(session, session_id, ended=True)
+        session.flush()
+        session.expire_all()  # whoever wakes the session again does so past its mapped object
     return observed_among(session, told)
 
 

@@ -22,12 +22,12 @@ REPLY = {"role": "assistant", "content": "Paris."}
 BY_NAME = select(Agent.id.label("agent_id")).where(Agent.name == bindparam("agent"))
 
 
-def finished(stored, *texts, session=None, replies=1):
+def finished(stored, *texts, session=None, replies=1, done=False):
     """An exchange that has been admitted and answered: user texts, each but the last followed by REPLY."""
     messages = [{"role": "user", "content": texts[0]}]
     for text in texts[1:]:
         messages += [REPLY, {"role": "user", "content": text}]
-    options, history = TurnOptions(session=session), read_history(messages)
+    options, history = TurnOptions(session=session, done=done), read_history(messages)
     with stored.database.read() as looking:
         place = find_place(looking, stored.agent_id, stored.key_id, history, options, tools=None)
     asked = Asked(
@@ -82,6 +82,17 @@ def test_of_equal_conversations_each_goes_on_from_its_own_turn(stored):
 def test_first_requests_under_one_name_share_a_session(stored):
     turns = kept(stored, *(finished(stored, f"q{number}", session="mine") for number in range(3)))
     assert len({one.session_id for one in turns}) == 1
+
+
+def test_a_session_that_one_of_them_closes_is_woken_by_those_after_it(stored):
+    kept(stored, finished(stored, "hi", session="mine"))
+    first, last = (finished(stored, f"q{number}", session="mine", done=number == 0) for number in range(2))
+    (turn_, _) = kept(stored, first, last)
+    with stored.database.read() as session:
+        assert session.get_one(Conversation, turn_.session_id).ended_at is None
+    kept(stored, finished(stored, "q2", session="mine"), finished(stored, "q3", session="mine", done=True))
+    with stored.database.read() as session:
+        assert session.get_one(Conversation, turn_.session_id).ended_at is not None
 
 
 def test_a_session_that_was_erased_meanwhile_is_there_again_for_all_of_them(stored):
