@@ -1,11 +1,22 @@
-"""Databases of every kind that this machine has, and turns stored on them."""
+"""Databases of every kind that this machine has, and turns stored on them; vLLM only when asked for."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.databases import KINDS, Databases
 from tests.stored_turns import StoredTurns
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """vLLM takes a minute to start and an environment of its own: it runs only when asked for."""
+    if os.environ.get("AFTERTURN_TEST_VLLM") == "1" or "vllm" in config.option.markexpr:
+        return
+    left = [item for item in items if item.get_closest_marker("vllm")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("vllm")]
 
 
 @pytest.fixture(scope="session")

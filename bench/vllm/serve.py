@@ -46,11 +46,12 @@ def vllm_python() -> Path:
     return Path(os.environ.get("VLLM_VENV", ROOT / ".venv-vllm")) / "bin" / "python"
 
 
-def command(model: Path, port: int, max_model_len: int | None) -> list[str]:
+def command(model: Path, port: int, max_model_len: int | None, *, counted: bool = False) -> list[str]:
     """The command line that makes vLLM speak the dialect the platform relies on.
 
     Log-probabilities are raw (temperature 1, before penalties and top-p), adapters
-    load at run time, and four of them may share a batch.
+    load at run time, and four of them may share a batch. `counted` makes `/metrics` say
+    how many requests are running, which is otherwise left out.
     """
     line = [
         *(str(vllm_python()), "-m", "vllm.entrypoints.openai.api_server"),
@@ -59,8 +60,10 @@ def command(model: Path, port: int, max_model_len: int | None) -> list[str]:
         *("--dtype", "float32", "--enforce-eager", "--logprobs-mode", "raw_logprobs"),
         *("--enable-lora", "--max-lora-rank", "16", "--max-loras", "4", "--max-cpu-loras", "16"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
-        *("--disable-log-stats", "--uvicorn-log-level", "warning"),
+        *("--uvicorn-log-level", "warning"),
     ]
+    if not counted:
+        line.append("--disable-log-stats")
     return line if max_model_len is None else [*line, "--max-model-len", str(max_model_len)]
 
 
@@ -90,16 +93,24 @@ def free_port() -> int:
 
 @contextmanager
 def serving(
-    model: Path, log: Path, *, port: int | None = None, max_model_len: int | None = None
+    model: Path,
+    log: Path,
+    *,
+    port: int | None = None,
+    max_model_len: int | None = None,
+    counted: bool = False,
 ) -> Iterator[Served]:
-    """A vLLM with `model`, its output in `log`; stopped on leaving. Raises ServeError if none starts."""
+    """A vLLM with `model`, its output in `log`; stopped on leaving. `counted`: see `command`.
+
+    Raises ServeError if none starts.
+    """
     if not vllm_python().exists():
         raise ServeError(f"no vLLM at {vllm_python()}: run bench/vllm/setup.sh first")
     port = port or free_port()
     started = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command(model, port, max_model_len),
+            command(model, port, max_model_len, counted=counted),
             env=environment(),
             stdout=output,
             stderr=subprocess.STDOUT,

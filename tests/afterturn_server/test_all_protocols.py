@@ -163,6 +163,17 @@ def test_a_limit_above_the_context_is_what_there_is_room_for(start, protocol):
 
 
 @pytest.mark.parametrize("protocol", PATHS)
+def test_b18_a_prompt_that_is_too_long_names_the_protocols_own_field(start, protocol):
+    """B18"""
+    with start(Script(context_length=64)) as stack, stack.client() as client:
+        refused = client.post(PATHS[protocol], json=body(protocol, [user("word " * 100)]))
+    assert refused.status_code == 400
+    error = shape(refused, protocol)
+    if protocol != "messages":  # whose errors have no place for it
+        assert error["param"] == {"chat": "messages", "completions": "prompt", "responses": "input"}[protocol]
+
+
+@pytest.mark.parametrize("protocol", PATHS)
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_b18_a_limit_that_is_no_number_is_the_callers_error(stack, protocol, field):
     """B18: also under the name that another protocol has for it, which completions pass over."""

@@ -236,3 +236,23 @@ def test_b13_calls_may_hold_any_number(start):
     with start(script) as stack:
         block = stack.anthropic().messages.create(**ASK, tools=TOOLS).content[0]
     assert block.input == {"a": 2**65}
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_a_strict_tool_is_a_strict_tool(stack, strict):
+    tool = {"name": "get_time", "input_schema": {"type": "object"}}
+    given = tool if strict is None else {**tool, "strict": strict}
+    stack.anthropic().messages.create(**ASK, tools=[given])
+    assert stack.engine.received[-1].body["tools"][0]["function"].get("strict") is strict
+
+
+@pytest.mark.parametrize("arguments", ["true", "[1]", "here", "  "])
+def test_b13_input_that_is_no_object_is_an_empty_one_in_a_stream_too(start, arguments):
+    """B13: the stock client parses it as it comes, and would fail."""
+    call = ToolCall(name="get_time", arguments=arguments, id="toolu_1")
+    with start(Script(replies=(Reply(tool_calls=(call,)),))) as stack:
+        client = stack.anthropic()
+        whole = client.messages.create(**ASK, tools=TOOLS)
+        with client.messages.stream(**ASK, tools=TOOLS) as stream:
+            streamed = stream.get_final_message()
+    assert streamed.content[0].input == whole.content[0].input == {}

@@ -1,6 +1,5 @@
 """The same tests against three engines: the scripted fake, the embedded engine, real vLLM on the CPU."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,19 +16,8 @@ from tests.tiny_model import CONTEXT_LENGTH, build_tiny_model
 
 from afterturn_engine.scripted import Reply, Script, ToolCall
 
-HERE = Path(__file__).parent
 READY_TIMEOUT_S = 300.0
 VLLM = pytest.param("vllm", marks=pytest.mark.vllm)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """vLLM takes a minute to start and an environment of its own: it runs only when asked for."""
-    if os.environ.get("AFTERTURN_TEST_VLLM") == "1" or "vllm" in config.option.markexpr:
-        return
-    ours = [item for item in items if HERE in item.path.parents and item.get_closest_marker("vllm")]
-    if ours:
-        config.hook.pytest_deselected(items=ours)
-        items[:] = [item for item in items if item not in ours]
 
 
 class Engines:

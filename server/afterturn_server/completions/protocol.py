@@ -51,5 +51,7 @@ class CompletionsProtocol(Protocol):
         )
 
     def refusal(self, error: AfterturnError) -> Response:
-        """OpenAI's error object."""
+        """OpenAI's error object; a conversation that is too long is a prompt here."""
+        if error.param == "messages":
+            error.param = "prompt"
         return error_response(error)

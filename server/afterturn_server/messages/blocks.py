@@ -12,12 +12,13 @@ _KINDS = {"reasoning": "thinking", "text": "text", "call": "tool_use"}
 
 @dataclass
 class _Block:
-    """One block while it arrives; a tool's input is `text` until it is whole."""
+    """One block while it arrives, `told` characters of it sent; a tool's input is `text` until it is whole."""
 
     kind: str
     text: str = ""
     id: str = ""
     name: str = ""
+    told: int = 0
 
     def opened(self) -> Json:
         if self.kind == "thinking":
@@ -25,6 +26,15 @@ class _Block:
         if self.kind == "tool_use":
             return {"type": "tool_use", "id": self.id, "name": self.name, "input": {}}
         return {"type": "text", "text": ""}
+
+    def grown(self, text: str) -> str:
+        """Take in more; what of it is to be told. A tool's input that is no object is never told: clients
+        parse it as it comes, and `whole` makes it an empty one."""
+        self.text += text
+        if self.kind == "tool_use" and not self.told and not self.text.lstrip().startswith("{"):
+            return ""
+        more, self.told = self.text[self.told :], len(self.text)
+        return more
 
     def delta(self, text: str) -> Json:
         if self.kind == "thinking":
@@ -62,7 +72,7 @@ class Blocks:
     def add(self, fragment: Fragment) -> list[Json]:
         """The events that a fragment leads to."""
         if fragment.kind == "arguments":
-            return [self._grow(self._calls[fragment.call], fragment.text)]
+            return self._grow(self._calls[fragment.call], fragment.text)
         kind = _KINDS[fragment.kind]
         if kind == "tool_use":
             if fragment.call in self._calls:
@@ -73,7 +83,7 @@ class Blocks:
         events = []
         if self._open is None or self._blocks[self._open].kind != kind:
             events = self._start(_Block(kind))
-        return [*events, self._grow(len(self._blocks) - 1, fragment.text)]
+        return [*events, *self._grow(len(self._blocks) - 1, fragment.text)]
 
     def close(self) -> list[Json]:
         """The event that ends the open block, if there is one."""
@@ -91,10 +101,10 @@ class Blocks:
             {"type": "content_block_start", "index": self._open, "content_block": block.opened()},
         ]
 
-    def _grow(self, index: int, text: str) -> Json:
+    def _grow(self, index: int, text: str) -> list[Json]:
         block = self._blocks[index]
-        block.text += text
-        return {"type": "content_block_delta", "index": index, "delta": block.delta(text)}
+        more = block.grown(text)
+        return [{"type": "content_block_delta", "index": index, "delta": block.delta(more)}] if more else []
 
 
 def _object(text: str) -> Json:

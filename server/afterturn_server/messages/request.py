@@ -56,6 +56,7 @@ class Tool(_Open):
     name: StrictStr | None = None
     description: StrictStr | None = None
     input_schema: dict[str, Any] | None = None
+    strict: StrictBool | None = None
 
 
 class Thinking(_Open):

@@ -199,6 +199,8 @@ def _tool(tool: Tool) -> Json:
     }
     if tool.description:
         function["description"] = tool.description
+    if tool.strict is not None:
+        function["strict"] = tool.strict
     return {"type": "function", "function": function}
 
 

@@ -29,3 +29,8 @@ def test_logprobs_are_raw_and_adapters_allowed() -> None:
     assert line[line.index("--logprobs-mode") + 1] == "raw_logprobs"
     assert "--enable-lora" in line
     assert line[line.index("--max-model-len") + 1] == "2048"
+
+
+def test_running_requests_are_counted_only_where_that_is_asked_for() -> None:
+    assert "--disable-log-stats" in command(Path("model"), 8000, None)
+    assert "--disable-log-stats" not in command(Path("model"), 8000, None, counted=True)
