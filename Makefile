@@ -53,7 +53,7 @@ format: install ## put the style right
 vllm-setup: install ## a separate environment with CPU vLLM
 	@bash bench/vllm/setup.sh
 
-test-vllm: vllm-setup ## the engine contract and acceptance tests against real vLLM
+test-vllm: vllm-setup ## the engine contract and every protocol against real vLLM
 	AFTERTURN_TEST_VLLM=1 $(PYTEST) -m vllm tests
 
 vllm-smoke: vllm-setup ## a short part of test-vllm

@@ -12,7 +12,7 @@ _KINDS = {"reasoning": "thinking", "text": "text", "call": "tool_use"}
 
 @dataclass
 class _Block:
-    """One block while it arrives, `told` characters of it sent; a tool's input is `text` until it is whole."""
+    """One block while it arrives, `told` characters sent; a tool's input is `text` until it is whole."""
 
     kind: str
     text: str = ""
