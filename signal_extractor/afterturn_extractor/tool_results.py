@@ -112,8 +112,8 @@ _HIT: Final = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)]) (.+)$", re.M)
 _KEY: Final = re.compile(r"\"\w+\"\s*:")
 _FEWEST_HITS: Final = 2
 _HIT_AT_MOST: Final = 600
-# No single hit holds this share of what was searched for: the hits are about something else.
-_ON_TOPIC_FROM: Final = 0.3
+# No single hit holds more than this share of what was searched for: the hits are about something else.
+_OFF_TOPIC_TO: Final = 0.25
 _FAILED_KEYS: Final = ("error", "errors", "err", "exception", "traceback")
 _LOOKED_AT: Final = 600
 
@@ -163,7 +163,7 @@ def _off_topic(text: str, calls: tuple[ToolCall, ...]) -> bool:
     # A short query says too little of what it is about.
     if held_share(sought, sought) == 0 or len(hits) < _FEWEST_HITS:
         return False
-    return all(held_share(sought, hit) < _ON_TOPIC_FROM for hit in hits)
+    return all(held_share(sought, hit) <= _OFF_TOPIC_TO for hit in hits)
 
 
 def _of_status(status: int) -> ToolReading:
