@@ -9,7 +9,16 @@ import structlog
 def configure_logs(level: str) -> None:
     """One line of key=value a record, on standard error."""
     logging.basicConfig(level=level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-    for noisy in ("httpx", "httpcore", "uvicorn.access", "alembic", "kombu", "celery.beat"):
+    for noisy in (
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "httpcore2",
+        "uvicorn.access",
+        "alembic",
+        "kombu",
+        "celery.beat",
+    ):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     structlog.configure(
         processors=[

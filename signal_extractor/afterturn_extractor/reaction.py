@@ -46,7 +46,7 @@ REASKED_FROM: Final = 0.6
 _RESTATED_FROM: Final = 0.65
 _REPEATED_FROM: Final = 0.4
 # Above this share of its words said before, an order to change something is about the turn.
-_ABOUT_FROM: Final = 0.4
+_ABOUT_FROM: Final = 0.2
 # A person states an opinion early; what is longer is pasted.
 _READ_AT_MOST: Final = 4000
 _SENTENCE_AT_MOST: Final = 500

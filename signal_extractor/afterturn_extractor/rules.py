@@ -7,7 +7,8 @@ from afterturn_extractor.evidence import Evidence, Judgement, Verdict
 from afterturn_extractor.folding import clean
 from afterturn_extractor.injection import orders_judge
 from afterturn_extractor.reaction import Reaction, read
-from afterturn_extractor.tool_results import ToolReading, read_tool
+from afterturn_extractor.tool_reading import ToolReading
+from afterturn_extractor.tool_results import read_tool
 
 _SEARCHED_AT_MOST: Final = 20_000
 

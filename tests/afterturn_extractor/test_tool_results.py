@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from afterturn_extractor.evidence import ToolCall
@@ -59,6 +62,14 @@ EMPTY = ["", "  ", "(no output)", "[]", "null", "No results found.", "0 rows"]
 EMPTY += ['{"results": [], "total": 0}', '{"ok": true, "items": {}}']
 
 
+OUTPUTS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data" / "tool_outputs.jsonl").read_text("utf-8").splitlines()
+]
+# Read wrongly, and known to be: a message without a word for its error, a title that names an error.
+MISREAD = ("awk: cmd. line:1:", "fix: handle timeout error")
+
+
 @pytest.mark.parametrize("text", ERRORS)
 def test_an_error_of_the_agent_is_bad(text: str) -> None:
     assert read_tool(text).verdict == -1
@@ -108,3 +119,37 @@ def test_hits_of_which_none_is_about_what_was_sought_are_nothing_found() -> None
     assert read_tool("1. Apple pie recipes\n2. How to bake bread").verdict == 1
     short = (ToolCall("web_search", '{"query": "dessert"}'),)
     assert read_tool("1. Apple pie recipes\n2. How to bake bread", calls=short).verdict == 1
+
+
+@pytest.mark.parametrize("output", OUTPUTS, ids=lambda output: output["text"][:40])
+def test_what_usual_tools_print(output: dict[str, object]) -> None:
+    text = str(output["text"])
+    wrong = text.startswith(MISREAD)
+    assert (read_tool(text).verdict != output["verdict"]) == wrong
+
+
+def test_counts_beside_each_other_tell_partial_success() -> None:
+    assert read_tool('{"sent": 4, "failed": 2}').verdict == -1
+    assert read_tool('{"sent": 4, "failed": 0}').verdict == 1
+    # A report about jobs that failed is what was asked for.
+    assert read_tool('{"queued": 4, "failed": 2}').verdict == 1
+
+
+def test_the_status_of_an_inner_error_counts() -> None:
+    assert read_tool('{"error": {"code": 503, "message": "x"}}').verdict is None
+    assert read_tool('{"error": {"code": 422, "message": "x"}}').verdict == -1
+
+
+def test_a_title_that_does_not_exist_in_a_long_answer_is_its_subject() -> None:
+    said = "The road to the lake does not exist any more. " + "A path leads around the hill instead. " * 4
+    assert read_tool(said).verdict == 1
+
+
+def test_brackets_nested_without_end_are_text() -> None:
+    assert read_tool('{"a":' * 50_000).verdict == 1
+
+
+def test_a_search_is_off_its_subject_up_to_a_quarter_of_its_words() -> None:
+    calls = (ToolCall("search", '{"query": "harbour cranes northern shipyard"}'),)
+    assert read_tool("- Harbour seals\n- Bread recipes", calls=calls).verdict == 0
+    assert read_tool("- Harbour cranes of Gdansk\n- Bread recipes", calls=calls).verdict == 1

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,10 +20,21 @@ def _group() -> None:
 @app.command()
 def signals(
     file: Annotated[Path, typer.Argument(help="Labelled next states, a JSON object a line.")],
+    judge: Annotated[
+        Literal["rules", "openai"],
+        typer.Option(help="The judge to compare; openai asks the model of AFTERTURN_JUDGE_URL."),
+    ] = "rules",
+    report: Annotated[
+        Path | None,
+        typer.Option(help="FILE.html: confusion matrices, reliability of votes, worst disagreements."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare the rules' verdicts and hints with labels."""
-    command = [sys.executable, "-m", "afterturn_extractor.scoring", str(file)]
+    """Compare a judge's verdicts and hints with labels."""
+    command = [sys.executable, "-m", "afterturn_extractor.evaluation", f"--judge={judge}"]
+    if report is not None:
+        command.append(f"--report={report}")
     if as_json:
         command.append("--json")
-    raise typer.Exit(subprocess.run(command, check=False).returncode)
+    # Last and apart: a file may be named like an option.
+    raise typer.Exit(subprocess.run([*command, "--", str(file)], check=False).returncode)

@@ -1,34 +1,31 @@
-import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.afterturn_extractor.evaluation.rows import row, says
 
 from afterturn_extractor import rules
-from afterturn_extractor.evidence import Evidence, Hint, Judgement, Verdict
-from afterturn_extractor.scoring import BadRow, Row, main, read_rows, score
+from afterturn_extractor.evaluation.judged import judge_rows
+from afterturn_extractor.evaluation.rows import BadRow, Row, read_rows
+from afterturn_extractor.evaluation.score import Scores, score
+from afterturn_extractor.evidence import Evidence, Judgement
+from afterturn_extractor.judging import Judge
 
 # Labelled data that is never part of this repository lies in a folder beside or above it.
 _DATA = Path("shared", "data", "next_state_eval_dev.jsonl")
 DEVELOPMENT_SET = next((at / _DATA for at in Path(__file__).parents if (at / _DATA).exists()), _DATA)
 
 
-def row(label: int | None, next_state: str, *, source: str = "a", tier: str = "core", **more: object) -> Row:
-    held = {"id": "1", "user_request": None, "assistant": "x", "next_role": "user", "directive": None}
-    held |= {"label": label, "next_state": next_state, "source": source, "tier": tier, **more}
-    return Row.model_validate(held)
+CORPUS = Path(__file__).parents[2] / "data" / "next_states.jsonl"
 
 
-def says(evidence: Evidence) -> Judgement:
-    """A judge that reads its verdict from the text: "+", "-", "0", or none; "!" adds a hint."""
-    text = evidence.next_state[0].text
-    verdicts: dict[str, Verdict] = {"+": 1, "-": -1, "0": 0}
-    hints = (Hint("do", "judge"),) if "!" in text else ()
-    return Judgement(verdicts.get(text[:1]), "judge", hints=hints)
+def figures(rows: Sequence[Row], judge: Judge = says) -> Scores:
+    return score(judge_rows(rows, judge))
 
 
 def test_figures_by_hand() -> None:
     rows = [row(1, "+"), row(1, "?"), row(-1, "-"), row(-1, "+"), row(0, "?"), row(0, "0")]
-    user = score(rows, says).core.user
+    user = figures(rows).core.user
     assert user.n == 6
     assert user.accuracy == pytest.approx(4 / 6)
     # +1: precision 1/2, recall 1/2; -1: 1, 1/2; 0: 2/3, 1.
@@ -39,14 +36,14 @@ def test_figures_by_hand() -> None:
 
 
 def test_no_verdict_counts_as_zero_but_not_as_covered() -> None:
-    report = score([row(0, "?"), row(0, "0")], says)
+    report = figures([row(0, "?"), row(0, "0")])
     assert report.core.user.per_class["0"].f1 == 1.0
     assert report.coverage == 0.5
 
 
 def test_within_source_takes_sources_with_two_classes() -> None:
     rows = [row(1, "+", source="b"), row(-1, "-", source="b"), row(1, "-"), row(1, "-")]
-    assert score(rows, says).core.within_source_macro_f1 == 1.0
+    assert figures(rows).core.within_source_macro_f1 == 1.0
 
 
 def test_tiers_and_roles_are_apart() -> None:
@@ -56,7 +53,7 @@ def test_tiers_and_roles_are_apart() -> None:
         row(-1, "+", tier="directive_only"),
         row(1, "+", next_role="tool"),
     ]
-    report = score(rows, says)
+    report = figures(rows)
     assert (report.core.user.n, report.core.tool.n, report.hard.user.n, report.hard.tool.n) == (1, 1, 1, 0)
     assert report.core.user.accuracy == 1.0
 
@@ -68,7 +65,7 @@ def test_directives_count_where_annotated() -> None:
         row(1, "+!", directive=False),
         row(1, "+!", directive=None),
     ]
-    directive = score(rows, says).directive
+    directive = figures(rows).directive
     assert (directive.precision, directive.recall, directive.f1) == (0.5, 0.5, 0.5)
 
 
@@ -77,7 +74,7 @@ def test_a_failing_judge_raises() -> None:
         raise RuntimeError("no judge")
 
     with pytest.raises(RuntimeError, match="no judge"):
-        score([row(1, "+")], fails)
+        figures([row(1, "+")], fails)
 
 
 def test_calls_in_the_text_are_calls() -> None:
@@ -86,43 +83,27 @@ def test_calls_in_the_text_are_calls() -> None:
     assert [(call.name, call.arguments) for call in evidence.reply_tool_calls] == [("search", '{"q": "x"}')]
 
 
-def test_the_command_prints_the_contracts_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "rows.jsonl"
-    file.write_text(row(-1, "That's too long.", directive=True).model_dump_json() + "\n\n", encoding="utf-8")
-    assert main([str(file), "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert set(printed) == {"core", "hard", "directive", "coverage"}
-    assert set(printed["core"]) == {"user", "tool", "within_source_macro_f1"}
-    assert set(printed["core"]["user"]) == {"n", "accuracy", "macro_f1", "per_class"}
-    assert printed["directive"] == {"precision": 1.0, "recall": 1.0, "f1": 1.0}
-    assert main([str(file)]) == 0
-    assert "core user" in capsys.readouterr().out
-
-
-def test_a_bad_line_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"id": "1"}\n', encoding="utf-8")
     with pytest.raises(BadRow, match=r"rows\.jsonl:1"):
         read_rows(file)
-    assert main([str(file)]) == 1
-    assert main([str(tmp_path / "absent.jsonl")]) == 1
-    assert "rows.jsonl:1" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(
     not DEVELOPMENT_SET.exists(), reason="the labelled development set is not on this machine"
 )
 def test_the_rules_hold_on_the_development_set() -> None:
-    report = score(read_rows(DEVELOPMENT_SET), rules.judge)
+    report = figures(read_rows(DEVELOPMENT_SET), rules.judge)
     assert report.core.user.macro_f1 >= 0.85
-    assert report.core.tool.macro_f1 >= 0.84
+    assert report.core.tool.macro_f1 >= 0.85
     assert report.core.within_source_macro_f1 >= 0.85
     assert report.directive.f1 >= 0.81
 
 
 def test_undecidable_rows_count_for_nothing_but_themselves() -> None:
     rows = [row(1, "+"), row(None, "?", tier="undecidable"), row(None, "-", tier="undecidable")]
-    report = score(rows, says)
+    report = figures(rows)
     assert (report.core.user.n, report.coverage) == (1, 1.0)
     assert report.undecidable is not None
     assert (report.undecidable.n, report.undecidable.no_verdict) == (2, 0.5)
@@ -135,7 +116,7 @@ def test_a_label_is_missing_only_where_nobody_can_give_one(label: int | None, ti
 
 
 def test_the_rules_hold_on_the_corpus() -> None:
-    report = score(read_rows(Path(__file__).parents[1] / "data" / "next_states.jsonl"), rules.judge)
+    report = figures(read_rows(CORPUS), rules.judge)
     assert report.core.user.macro_f1 >= 0.95
     assert report.core.tool.macro_f1 >= 0.95
     assert report.core.within_source_macro_f1 >= 0.95
@@ -145,7 +126,7 @@ def test_the_rules_hold_on_the_corpus() -> None:
 
 
 def test_the_corpus_is_readable_and_has_every_kind() -> None:
-    rows = read_rows(Path(__file__).parents[1] / "data" / "next_states.jsonl")
+    rows = read_rows(CORPUS)
     assert len({one.id for one in rows}) == len(rows) >= 300
     assert {(one.next_role, one.label) for one in rows} == {
         (role, label) for role in ("user", "tool") for label in (-1, 0, 1, None)

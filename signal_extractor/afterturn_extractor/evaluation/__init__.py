@@ -1,0 +1,1 @@
+"""How well a judge reads labelled next states."""
