@@ -196,7 +196,7 @@ def _object(text: str) -> dict[str, object] | None:
         return None
     try:
         result = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested without end
         return None
     return result if isinstance(result, dict) else None
 

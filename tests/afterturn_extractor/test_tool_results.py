@@ -108,3 +108,7 @@ def test_hits_of_which_none_is_about_what_was_sought_are_nothing_found() -> None
     assert read_tool("1. Apple pie recipes\n2. How to bake bread").verdict == 1
     short = (ToolCall("web_search", '{"query": "dessert"}'),)
     assert read_tool("1. Apple pie recipes\n2. How to bake bread", calls=short).verdict == 1
+
+
+def test_a_result_that_is_nested_without_end_is_read_as_text() -> None:
+    assert read_tool('{"a":' * 100_000).verdict == 1

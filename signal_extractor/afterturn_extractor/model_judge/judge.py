@@ -147,10 +147,12 @@ def judge_model(settings: Settings) -> str:
 
 def settled(evidence: Evidence, by_rules: Judgement) -> bool:
     """Whether no model need be asked: explicit feedback or an outcome stands, nothing followed the turn, or
-    only tool results did and they read plainly (an exit code, a test report, an error's shape) or show a
-    fault of the environment.
+    only tool results did and they read plainly (an exit code, a test report, an error's shape, an HTTP
+    status) or show a fault of the environment, or a tool call breaks its schema and nobody praises it.
     """
     roles = {part.role for part in evidence.next_state}
+    if "schema" in by_rules.flags and by_rules.verdict == -1:
+        return True
     if roles & {"feedback", "outcome"} or not roles:
         return True
     return roles == {"tool"} and (by_rules.verdict is not None or "environment" in by_rules.flags)
