@@ -10,7 +10,7 @@ from afterturn_extractor.injection import orders_judge
 from afterturn_extractor.reaction import Reaction, read
 from afterturn_extractor.tool_results import ToolReading, read_tool
 
-_SEARCHED_AT_MOST: Final = 20_000
+SEARCHED_AT_MOST: Final = 20_000
 
 
 def judge(evidence: Evidence) -> Judgement:
@@ -71,4 +71,4 @@ def _decide(
 
 def _others_order_judge(evidence: Evidence) -> bool:
     tools = (part.text for part in evidence.next_state if part.role == "tool")
-    return any(orders_judge(clean(text[:_SEARCHED_AT_MOST])) for text in (evidence.reply_text, *tools))
+    return any(orders_judge(clean(text[:SEARCHED_AT_MOST])) for text in (evidence.reply_text, *tools))

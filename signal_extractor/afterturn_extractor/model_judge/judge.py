@@ -18,6 +18,7 @@ from afterturn_core.errors import SettingsError
 from afterturn_core.settings import Settings
 from afterturn_extractor import hints, rules
 from afterturn_extractor.evidence import Evidence, Judgement, Verdict
+from afterturn_extractor.folding import clean
 from afterturn_extractor.fusion import fuse
 from afterturn_extractor.injection import speaks_to_judge
 from afterturn_extractor.model_judge import ledger
@@ -25,6 +26,7 @@ from afterturn_extractor.model_judge.answer import Answer, MalformedAnswer, read
 from afterturn_extractor.model_judge.prompt import VERSION, material, prompt
 from afterturn_extractor.model_judge.server import TRIES, WAITED_S, JudgeAway, JudgeServer
 from afterturn_extractor.model_judge.votes import plurality
+from afterturn_extractor.rules import SEARCHED_AT_MOST
 
 BASE: Final = "base"
 
@@ -85,6 +87,8 @@ class ModelJudge:
             if vote is None:
                 return replace(by_rules, flags=by_rules.flags | {"judge_budget"})
             votes.append(vote)
+        if _claimed(evidence):
+            by_rules = replace(by_rules, flags=by_rules.flags | {"injection"})
         by_model = judgement(votes, by_rules, judged_by=f"{self._model}/{VERSION}")
         fused = fuse([by_rules, by_model])
         if by_model.verdict is None:
@@ -174,6 +178,12 @@ def judgement(votes: list[Vote], by_rules: Judgement, *, judged_by: str) -> Judg
         return Judgement(None, "judge", cast, "the judged text speaks to the judge", (), flags, judged_by)
     told = () if verdict == 1 else hints.ranked(_hint_texts(agreeing), "judge")
     return Judgement(verdict, "judge", cast, next(iter(reasons), ""), told, flags, judged_by)
+
+
+def _claimed(evidence: Evidence) -> bool:
+    """Whether agent or tool wrote down a verdict: the rules read past that, a model may follow it."""
+    tools = (part.text for part in evidence.next_state if part.role == "tool")
+    return any(speaks_to_judge(clean(text[:SEARCHED_AT_MOST])) for text in (evidence.reply_text, *tools))
 
 
 def _hint_texts(answers: list[Answer]) -> list[str]:
