@@ -12,6 +12,7 @@ from afterturn_core.columns import utc_now
 FIRST_S: Final = 0.5
 LONGEST_S: Final = 30.0  # between two tries of a server that does not say when to come back
 BELIEVED_S: Final = 86_400.0  # a `Retry-After` beyond a day is taken for a day
+LOOK_S: Final = 0.25  # how often those who wait for another's try look what came of it
 OUTAGE_S: Final = 20.0  # failing for less than this is nothing that anybody has waited for
 
 
@@ -30,6 +31,7 @@ class Rest:
         self._lock = threading.Lock()
         self._told_until = self._until = clock()
         self._failures = 0
+        self._trying = False
         self._failing_since = 0.0
         self._came_back = False
 
@@ -39,8 +41,9 @@ class Rest:
             now = self._clock()
             left_s = max(self._told_until, self._until) - now
             if left_s > 0:
-                return left_s
-            if self._failures:
+                return min(left_s, LOOK_S) if self._trying else left_s
+            self._trying = self._failures > 0
+            if self._trying:
                 self._until = now + self._trial_s
             return 0.0
 
@@ -50,6 +53,7 @@ class Rest:
             now = self._clock()
             if not self._failures:
                 self._failing_since = now
+            self._trying = False
             pause = min(FIRST_S * 2 ** min(self._failures, 30), LONGEST_S)
             # Several workers that met the same failure do not all come back at the same instant.
             self._until = now + pause * random.uniform(0.75, 1.25)
@@ -65,6 +69,7 @@ class Rest:
             if self._failures and now - self._failing_since >= OUTAGE_S:
                 self._came_back = True
             self._failures = 0
+            self._trying = False
             self._until = now
 
     def came_back(self) -> bool:

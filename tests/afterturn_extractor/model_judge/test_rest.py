@@ -59,7 +59,7 @@ def test_one_tries_while_the_others_wait_for_what_comes_of_it() -> None:
     rest.failed()
     clock.now += LONGEST_S
     assert rest.ask() == 0
-    assert rest.ask() == 60
+    assert 0 < rest.ask() < 1  # to look again soon
     clock.now += 1
     rest.answered()
     assert rest.ask() == rest.ask() == 0
