@@ -253,8 +253,7 @@ def test_a_worker_judges_once_what_waited_through_an_outage(
         worker(stored, tmp_path, AFTERTURN_BROKER_URL=broker_url, AFTERTURN_JUDGE_URL=f"{url}/v1"),
     ):
         turns = [stored.observed(f"{UNCLEAR} {number}") for number in range(6)]
-        # More failures than one message is tried for: only the sweep brings the turns back.
-        wait_until(lambda: len(app.state.engine.received) >= (8 if kind == "503" else 5))
+        wait_until(lambda: len(app.state.engine.received) >= 5)  # more than one judgement tries
         settled = stored.turn()
         stored.add_next_state(settled, "exit code: 0\n3 passed", role="tool")
         wait_until(lambda: stored.load(settled).state == "judged")
