@@ -79,7 +79,8 @@ class ModelJudge:
         by_rules = rules.judge(evidence)
         if settled(evidence, by_rules):
             return by_rules
-        votes, begun = [], time.monotonic()
+        votes: list[Vote] = []
+        begun = time.monotonic()
         for number in range(self._settings.judge_votes):
             if votes and time.monotonic() - begun > self._longest_s:
                 raise JudgeAway(f"the judge is slow: {len(votes)} votes so far")
