@@ -43,8 +43,14 @@ class StoredTurns:
         reply: str = "A mutex is a lock. It keeps threads apart.",
         session_id: str | None = None,
         held_out: bool = False,
+        called: tuple[str, str] | None = None,
+        tools: list[dict[str, object]] | None = None,
     ) -> str:
-        """An open turn of `session_id`, by default of a session of its own."""
+        """An open turn of `session_id`, by default of a session of its own; `called`: name and arguments."""
+        message: dict[str, object] = {"role": "assistant", "content": reply}
+        if called is not None:
+            function = {"name": called[0], "arguments": called[1]}
+            message["tool_calls"] = [{"id": "call_1", "type": "function", "function": function}]
         session_id = session_id or self.session()
         with self.database.write() as session:
             turn = Turn(
@@ -64,7 +70,8 @@ class StoredTurns:
                 link_key=new_id("link"),
                 prompt_key=new_id("prompt"),
                 history_digest=store_history(session, [{"role": "user", "content": request}]),
-                reply_digest=store_content(session, {"role": "assistant", "content": reply}),
+                reply_digest=store_content(session, message),
+                tools_digest=None if tools is None else store_content(session, tools),
                 prompt_tail=b"",
                 token_ids=pack_ids([7, 8, 9]),
                 logprobs=pack_logprobs([-0.5, -1.0, -0.25]),
@@ -87,10 +94,10 @@ class StoredTurns:
         self.add_next_state(turn_id, text)
         return turn_id
 
-    def add_next_state(self, turn_id: str, text: str) -> None:
-        """What the user said after a turn, believed."""
+    def add_next_state(self, turn_id: str, text: str, role: str = "user") -> None:
+        """What the user said, or a tool returned, after a turn, believed."""
         with self.database.write() as session:
-            lifecycle.believe(session, turn_id, new_id("turn"), [Piece("user", text)])
+            lifecycle.believe(session, turn_id, new_id("turn"), [Piece(role, text)])
 
     def judged(self, verdict: int = -1) -> str:
         """A turn with a verdict."""

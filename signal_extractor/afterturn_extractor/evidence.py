@@ -28,6 +28,14 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """One function that the request offered; `parameters` is the JSON text of its schema."""
+
+    name: str
+    parameters: str
+
+
+@dataclass(frozen=True, slots=True)
 class NextStatePart:
     """One piece of the next state, in order of arrival; feedback and outcomes have `value` and `kind`."""
 
@@ -46,6 +54,7 @@ class Evidence:
     reply_text: str
     reply_tool_calls: tuple[ToolCall, ...]
     next_state: tuple[NextStatePart, ...]
+    tools: tuple[Tool, ...] = ()
     # Whose it is: for budgets, never shown to a judge.
     agent_id: str | None = None
     turn_id: str | None = None

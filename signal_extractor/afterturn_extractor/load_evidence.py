@@ -1,5 +1,6 @@
 """From the tables to what a judge sees: a turn, what came before it and what was believed after it."""
 
+import json
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
@@ -15,6 +16,7 @@ from afterturn_extractor.evidence import (
     Message,
     NextStatePart,
     PartRole,
+    Tool,
     ToolCall,
     Verdict,
 )
@@ -49,6 +51,7 @@ def load_evidence(session: Session, turn_id: str) -> Evidence:
         reply_text=text_of(reply.get("content")),
         reply_tool_calls=tuple(_tool_call(call) for call in reply.get("tool_calls") or ()),
         next_state=tuple(part for row in rows if (part := _part(row)) is not None),
+        tools=_tools([] if turn.tools_digest is None else load_content(session, turn.tools_digest)),
         agent_id=turn.agent_id,
         turn_id=turn.id,
     )
@@ -91,7 +94,19 @@ def _message(message: dict[str, Any]) -> Message:
 
 def _tool_call(call: dict[str, Any]) -> ToolCall:
     function = call.get("function") or {}
-    return ToolCall(str(function.get("name", "")), str(function.get("arguments", "")))
+    return ToolCall(str(function.get("name", "")), str(function.get("arguments") or ""))
+
+
+def _tools(offered: list[dict[str, Any]]) -> tuple[Tool, ...]:
+    """The functions among them; none where there are tools of other kinds too, whose calls are unknown."""
+    functions = [tool.get("function") for tool in offered]
+    if not all(isinstance(function, dict) for function in functions):
+        return ()
+    return tuple(
+        Tool(str(function.get("name", "")), json.dumps(function.get("parameters") or {}))
+        for function in functions
+        if isinstance(function, dict)
+    )
 
 
 def _part(row: NextState) -> NextStatePart | None:

@@ -26,3 +26,7 @@ class Pace:
     def keep(self, waiting: Collection[str]) -> None:
         """Forget all that no longer waits."""
         self._next = {name: self._next[name] for name in waiting if name in self._next}
+
+    def forget(self) -> None:
+        """Whatever held things up is over: all that waits may be sent at once."""
+        self._next.clear()

@@ -3,6 +3,7 @@
 from typing import Final
 
 from afterturn_extractor import hints
+from afterturn_extractor.call_forms import broken_call
 from afterturn_extractor.evidence import Evidence, Judgement, Verdict
 from afterturn_extractor.folding import clean
 from afterturn_extractor.injection import orders_judge
@@ -10,7 +11,7 @@ from afterturn_extractor.reaction import Reaction, read
 from afterturn_extractor.tool_reading import ToolReading
 from afterturn_extractor.tool_results import read_tool
 
-_SEARCHED_AT_MOST: Final = 20_000
+SEARCHED_AT_MOST: Final = 20_000
 
 
 def judge(evidence: Evidence) -> Judgement:
@@ -38,7 +39,10 @@ def judge(evidence: Evidence) -> Judgement:
         *(reaction.verdict for reaction in reactions),
         *(reading.verdict for reading in readings),
     )
-    verdict, rationale = _decide(reactions, readings, injected="injection" in flags)
+    broken = broken_call(evidence.reply_tool_calls, evidence.tools)
+    if broken:
+        flags |= {"schema"}
+    verdict, rationale = _decide(reactions, readings, broken, injected="injection" in flags)
     directives = [sentence for reaction in reactions for sentence in reaction.directives]
     # Praise leaves nothing to correct.
     told = () if verdict == 1 else hints.from_sentences(directives, "rules")
@@ -46,11 +50,13 @@ def judge(evidence: Evidence) -> Judgement:
 
 
 def _decide(
-    reactions: list[Reaction], readings: list[ToolReading], *, injected: bool
+    reactions: list[Reaction], readings: list[ToolReading], broken: str, *, injected: bool
 ) -> tuple[Verdict | None, str]:
     for reaction in reversed(reactions):
         if reaction.verdict in (-1, 1):
             return reaction.verdict, f"user: {reaction.rationale}"
+    if broken:  # the agent's own doing, whatever the environment made of it
+        return -1, f"tool call: {broken}"
     tools = [reading.verdict for reading in readings if reading.kind != "environment"]
     if -1 in tools:
         return -1, "tool: error"
@@ -66,4 +72,4 @@ def _decide(
 
 def _others_order_judge(evidence: Evidence) -> bool:
     tools = (part.text for part in evidence.next_state if part.role == "tool")
-    return any(orders_judge(clean(text[:_SEARCHED_AT_MOST])) for text in (evidence.reply_text, *tools))
+    return any(orders_judge(clean(text[:SEARCHED_AT_MOST])) for text in (evidence.reply_text, *tools))

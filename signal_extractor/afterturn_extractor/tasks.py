@@ -7,6 +7,7 @@ from afterturn_core.database import Database
 from afterturn_core.queues import JUDGE_TURN, SWEEP, delivery_of
 from afterturn_core.settings import Settings
 from afterturn_extractor.judging import Judge, judge_turn
+from afterturn_extractor.model_judge.judge import ModelJudge
 from afterturn_extractor.sweep import Sweep
 
 RETRIES = 3  # by Celery; after that the sweep sends the turn again, less and less often
@@ -20,7 +21,12 @@ def extractor_app(settings: Settings, database: Database, judge: Judge | None) -
     """
     delivery = delivery_of(settings)
     app = celery_app(settings.broker_url, delivery=delivery, sweep_s=settings.sweep_s)
-    sweep = Sweep(database, settings, Wake(settings.broker_url))
+    sweep = Sweep(
+        database,
+        settings,
+        Wake(settings.broker_url),
+        judge_came_back=judge.came_back if isinstance(judge, ModelJudge) else lambda: False,
+    )
 
     @app.task(
         name=JUDGE_TURN,

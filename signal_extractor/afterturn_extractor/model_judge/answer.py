@@ -4,6 +4,8 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from afterturn_extractor.folding import clean
+
 LONGEST_REASON: Final = 500
 MOST_HINTS: Final = 3
 
@@ -61,4 +63,5 @@ def read(text: str) -> Answer:
             problem["msg"] for problem in error.errors(include_input=False, include_url=False)
         )
         raise MalformedAnswer(problems) from None
-    return answer.model_copy(update={"reason": answer.reason[:LONGEST_REASON]})
+    # A model can write what no database takes, NUL for one.
+    return answer.model_copy(update={"reason": clean(answer.reason)[:LONGEST_REASON]})

@@ -5,36 +5,32 @@ observed and is judged when the server is back. So a failure never becomes a num
 """
 
 import secrets
+import time
 from dataclasses import dataclass, replace
 from typing import Final
 
-import openai
-from openai.types.chat import ChatCompletion
 from sqlmodel import Session
 from structlog.stdlib import get_logger
 
 from afterturn_core.columns import utc_now
 from afterturn_core.database import Database
-from afterturn_core.errors import AfterturnError, SettingsError
+from afterturn_core.errors import SettingsError
 from afterturn_core.settings import Settings
 from afterturn_extractor import hints, rules
 from afterturn_extractor.evidence import Evidence, Judgement, Verdict
+from afterturn_extractor.folding import clean
 from afterturn_extractor.fusion import fuse
 from afterturn_extractor.injection import speaks_to_judge
 from afterturn_extractor.model_judge import ledger
-from afterturn_extractor.model_judge.answer import SCHEMA, Answer, MalformedAnswer, read
-from afterturn_extractor.model_judge.prompt import VERSION, Prompt, material, prompt
+from afterturn_extractor.model_judge.answer import Answer, MalformedAnswer, read
+from afterturn_extractor.model_judge.prompt import VERSION, material, prompt
+from afterturn_extractor.model_judge.server import TRIES, WAITED_S, JudgeAway, JudgeServer
 from afterturn_extractor.model_judge.votes import plurality
+from afterturn_extractor.rules import SEARCHED_AT_MOST
 
-RETRIES: Final = 2  # the client's own: with jitter, and as long as `Retry-After` says
-ANSWER_TOKENS: Final = 300
 BASE: Final = "base"
 
 log = get_logger(__name__)
-
-
-class JudgeAway(AfterturnError):
-    """The judge's server did not answer; the turn is judged once it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,52 +49,70 @@ class ModelJudge:
         self._settings = settings
         self._database = database
         self._model = judge_model(settings)
-        url = settings.judge_url.rstrip("/") or f"{settings.engine_urls[0]}/v1"
-        key = settings.judge_api_key if settings.judge_url else settings.engine_api_key
-        self._client = openai.OpenAI(
-            base_url=url,
-            api_key=key.get_secret_value() or "none",
-            timeout=settings.judge_timeout_s,
-            max_retries=RETRIES,
-        )
-        self._schema_works = True
+        self._server = JudgeServer(settings, self._model)
+        # Votes are kept: a judgement that takes long goes on from there, before the task's time is over.
+        self._longest_s = settings.task_time_limit_s - settings.judge_timeout_s - TRIES * WAITED_S
+        if self._longest_s <= 0:
+            raise SettingsError(
+                f"AFTERTURN_JUDGE_TIMEOUT_S: {settings.judge_timeout_s:g} s do not fit into "
+                f"AFTERTURN_TASK_TIME_LIMIT_S, {settings.task_time_limit_s:g} s"
+            )
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._server.close()
+
+    def came_back(self) -> bool:
+        """Whether the server answered after an outage; true once for each."""
+        return self._server.rest.came_back()
 
     def __call__(self, evidence: Evidence) -> Judgement:
-        """The rules' reading and, where that cannot settle it, the plurality of the model's votes.
+        """The rules' reading where it settles the turn, else the plurality of the model's votes; in doubt
+        none, with the hints that the user's own words give.
 
         Without budget the rules alone speak, flagged `judge_budget`.
 
         Raises:
-            JudgeAway: the server cannot be reached, is overloaded or fails.
+            JudgeAway: the server cannot be reached, is overloaded, fails, or is slow: the votes so far
+                are kept.
         """
         by_rules = rules.judge(evidence)
         if settled(evidence, by_rules):
             return by_rules
-        votes = []
+        votes: list[Vote] = []
+        begun = time.monotonic()
         for number in range(self._settings.judge_votes):
+            if votes and time.monotonic() - begun > self._longest_s:
+                raise JudgeAway(f"the judge is slow: {len(votes)} votes so far")
             vote = self._vote(evidence, number)
             if vote is None:
                 return replace(by_rules, flags=by_rules.flags | {"judge_budget"})
             votes.append(vote)
-        return fuse([by_rules, judgement(votes, by_rules, judged_by=f"{self._model}/{VERSION}")])
+        if _claimed(evidence):
+            by_rules = replace(by_rules, flags=by_rules.flags | {"injection"})
+        by_model = judgement(votes, by_rules, judged_by=f"{self._model}/{VERSION}")
+        fused = fuse([by_rules, by_model])
+        if by_model.verdict is None:
+            # The model was in doubt, or gave nothing to read: what the rules see does not outweigh that.
+            return replace(
+                fused, verdict=None, source="judge", votes=by_model.votes, rationale=by_model.rationale
+            )
+        return fused
 
     def _vote(self, evidence: Evidence, number: int) -> Vote | None:
         """One vote, from before or asked for now; `None` if the budget does not allow to ask."""
         key = ledger.key_of(material(evidence), version=VERSION, model=self._model, vote=number)
         with self._database.read() as session:
-            answer = ledger.kept(session, key)
-            if answer is None and not self._may_ask(session, evidence.agent_id):
+            kept = ledger.kept(session, key)
+            if kept is None and not self._may_ask(session, evidence.agent_id):
                 log.warning("judge_budget_spent", agent=evidence.agent_id)
                 return None
-        if answer is not None:
-            return Vote(answer)
-        text, spent, why = self._ask(prompt(evidence, secrets.token_hex(16)), seed=number)
+        if kept is not None:
+            return Vote(kept.answer, "" if kept.answer else "an answer that could not be read")
+        said = self._server.ask(prompt(evidence, secrets.token_hex(16)), seed=number)
+        why = said.why
         try:
-            answer = None if why else read(text)
+            answer = None if why else read(said.text)
         except MalformedAnswer as error:
             answer, why = None, f"unreadable answer: {error}"
         with self._database.write() as session:
@@ -106,7 +120,7 @@ class ModelJudge:
                 session,
                 key,
                 answer,
-                spent,
+                said.spent,
                 agent_id=evidence.agent_id,
                 turn_id=evidence.turn_id,
                 model=self._model,
@@ -118,45 +132,6 @@ class ModelJudge:
         if not budget or agent_id is None:
             return True
         return ledger.spent_since(session, agent_id, ledger.day_began(utc_now())) < budget
-
-    def _ask(self, asked: Prompt, *, seed: int) -> tuple[str, ledger.Spent, str]:
-        """The model's text, what it cost, and why there is no text (refused, cut off)."""
-        try:
-            completion = self._complete(asked, seed, schema=self._schema_works)
-        except openai.BadRequestError as error:
-            if "context length" in str(error):  # asked again, it would say so again
-                return "", ledger.Spent(0, 0), "the evidence is longer than the judge can read"
-            if not self._schema_works or "response_format" not in str(error):
-                raise JudgeAway(f"the judge refuses the question: {error.message}") from error
-            self._schema_works = False  # an older server: the prompt alone asks for JSON
-            return self._ask(asked, seed=seed)
-        except openai.APITimeoutError as error:
-            raise JudgeAway(f"the judge did not answer in {self._settings.judge_timeout_s:g} s") from error
-        except openai.OpenAIError as error:
-            raise JudgeAway(f"the judge cannot be asked: {type(error).__name__}: {error}") from error
-        usage = completion.usage
-        spent = ledger.Spent(usage.prompt_tokens, usage.completion_tokens) if usage else ledger.Spent(0, 0)
-        if not completion.choices:
-            return "", spent, "no choices"
-        choice = completion.choices[0]
-        if choice.message.refusal or choice.finish_reason == "content_filter":
-            return "", spent, "the judge refused"
-        return choice.message.content or "", spent, "cut off" if choice.finish_reason == "length" else ""
-
-    def _complete(self, asked: Prompt, seed: int, *, schema: bool) -> ChatCompletion:
-        return self._client.chat.completions.create(
-            model=self._model,
-            messages=[{"role": "system", "content": asked.system}, {"role": "user", "content": asked.user}],
-            temperature=self._settings.judge_temperature,
-            max_tokens=ANSWER_TOKENS,
-            seed=seed,
-            response_format={
-                "type": "json_schema",
-                "json_schema": {"name": "vote", "schema": SCHEMA, "strict": True},
-            }
-            if schema
-            else openai.omit,
-        )
 
 
 def judge_model(settings: Settings) -> str:
@@ -177,10 +152,12 @@ def judge_model(settings: Settings) -> str:
 
 def settled(evidence: Evidence, by_rules: Judgement) -> bool:
     """Whether no model need be asked: explicit feedback or an outcome stands, nothing followed the turn, or
-    only tool results did and they read plainly (an exit code, a test report, an error's shape) or show a
-    fault of the environment.
+    only tool results did and they read plainly (an exit code, a test report, an error's shape, an HTTP
+    status) or show a fault of the environment, or a tool call breaks its schema and nobody praises it.
     """
     roles = {part.role for part in evidence.next_state}
+    if "schema" in by_rules.flags and by_rules.verdict == -1:
+        return True
     if roles & {"feedback", "outcome"} or not roles:
         return True
     return roles == {"tool"} and (by_rules.verdict is not None or "environment" in by_rules.flags)
@@ -202,6 +179,12 @@ def judgement(votes: list[Vote], by_rules: Judgement, *, judged_by: str) -> Judg
         return Judgement(None, "judge", cast, "the judged text speaks to the judge", (), flags, judged_by)
     told = () if verdict == 1 else hints.ranked(_hint_texts(agreeing), "judge")
     return Judgement(verdict, "judge", cast, next(iter(reasons), ""), told, flags, judged_by)
+
+
+def _claimed(evidence: Evidence) -> bool:
+    """Whether agent or tool wrote down a verdict: the rules read past that, a model may follow it."""
+    tools = (part.text for part in evidence.next_state if part.role == "tool")
+    return any(speaks_to_judge(clean(text[:SEARCHED_AT_MOST])) for text in (evidence.reply_text, *tools))
 
 
 def _hint_texts(answers: list[Answer]) -> list[str]:

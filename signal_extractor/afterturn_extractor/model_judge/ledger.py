@@ -27,10 +27,19 @@ def key_of(material: str, *, version: str, model: str, vote: int) -> str:
     return digest.hexdigest()
 
 
-def kept(session: Session, key: str) -> Answer | None:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was answered before; None: a text that could not be read, which asking again would not change."""
+
+    answer: Answer | None
+
+
+def kept(session: Session, key: str) -> Kept | None:
     """The answer that was given before, if any."""
     row = session.get(JudgeCall, key)
-    return None if row is None or row.answer is None else Answer.model_validate_json(row.answer)
+    if row is None:
+        return None
+    return Kept(None if row.answer is None else Answer.model_validate_json(row.answer))
 
 
 def keep(
