@@ -22,7 +22,7 @@ from afterturn_core.errors import SettingsError
 from afterturn_core.history import store_history
 from afterturn_core.ids import new_id
 from afterturn_core.lifecycle import Piece
-from afterturn_core.models import Round, Signal
+from afterturn_core.models import Round, Signal, Turn
 from afterturn_core.settings import Settings
 from afterturn_extractor import rules
 from afterturn_extractor.evidence import Evidence, Judgement
