@@ -2,7 +2,7 @@
 
 import threading
 import time
-from typing import Final, cast
+from typing import Final
 
 import redis
 from celery import Celery
@@ -146,7 +146,7 @@ class Wake:
         if self._client is None or not self._may_try():
             return 0
         try:
-            return cast(int, self._client.llen(EXTRACT_QUEUE))
+            return self._client.llen(EXTRACT_QUEUE)
         except (RedisError, OSError) as error:
             self._note(away=type(error).__name__)
             return 0

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, cast, get_args
 
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
 
+from afterturn_core.columns import attribute
 from afterturn_core.errors import NotFound
 from afterturn_core.history import load_history, unpack_content
 from afterturn_core.lifecycle import ADMIN_WORD
@@ -52,15 +54,20 @@ def load_case(session: Session, turn_id: str) -> Case:
     """
     # Not the whole row: its token ids are long, and nobody judges those.
     found = session.exec(
-        select(Turn.agent_id, Turn.state, Turn.observed_at, Turn.history_digest, Content.body)
+        select(Turn, Content.body)
         .join(Content, col(Content.digest) == Turn.reply_digest)
         .where(Turn.id == turn_id)
+        .options(
+            defer(attribute(Turn.prompt_tail)),
+            defer(attribute(Turn.token_ids)),
+            defer(attribute(Turn.logprobs)),
+        )
     ).one_or_none()
     if found is None:
         raise NotFound(f"no turn {turn_id}")
-    agent_id, state, observed_at, history_digest, body = found
+    turn, body = found
     reply = unpack_content(body)
-    before = _before(session, history_digest)
+    before = _before(session, turn.history_digest)
     requests = [message.text for message in before if message.role == "user"]
     rows = session.exec(
         select(NextState)
@@ -73,10 +80,10 @@ def load_case(session: Session, turn_id: str) -> Case:
         reply_text=text_of(reply.get("content")),
         reply_tool_calls=tuple(_tool_call(call) for call in reply.get("tool_calls") or ()),
         next_state=tuple(_part(row) for row in rows if row.believed and row.kind != ADMIN_WORD),
-        agent_id=agent_id,
+        agent_id=turn.agent_id,
         turn_id=turn_id,
     )
-    return Case(state, observed_at, evidence, _admin_word(rows))
+    return Case(turn.state, turn.observed_at, evidence, _admin_word(rows))
 
 
 def load_evidence(session: Session, turn_id: str) -> Evidence:

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy.orm import load_only
 from sqlmodel import Session, col, select
 
-from ..columns import utc_now
+from ..columns import attribute, utc_now
 from ..errors import NotFound
 from ..ids import new_id
 from ..models import Signal, Training, Turn
@@ -16,12 +16,12 @@ from .evidence import Piece, add_feedback, next_states
 ADMIN_WORD = "admin"  # kind of the piece that holds an administrator's verdict
 # All that a verdict reads and changes of a turn; the rest of the row, its token ids above all, is long.
 _MOVED = (
-    col(Turn.agent_id),
-    col(Turn.state),
-    col(Turn.signal_revision),
-    col(Turn.observed_at),
-    col(Turn.judged_at),
-    col(Turn.claimable_at),
+    attribute(Turn.agent_id),
+    attribute(Turn.state),
+    attribute(Turn.signal_revision),
+    attribute(Turn.observed_at),
+    attribute(Turn.judged_at),
+    attribute(Turn.claimable_at),
 )
 
 
