@@ -122,6 +122,13 @@ class Wake:
 
     def __init__(self, broker_url: str, *, pause_s: float = PAUSE_S) -> None:
         self._app = celery_app(broker_url) if broker_url else None
+        self._client = (
+            redis.Redis.from_url(
+                broker_url, socket_timeout=SOCKET_TIMEOUT_S, socket_connect_timeout=CONNECT_TIMEOUT_S
+            )
+            if broker_url
+            else None
+        )
         self._pause_s = pause_s
         self._away_until: float | None = None
         self._changing = threading.Lock()
@@ -134,12 +141,25 @@ class Wake:
         """Ask a trainer to take a claimed round; returns whether the message was sent."""
         return self._send(TRAIN_ROUND, round_id, TRAIN_QUEUE)
 
+    def waiting(self) -> int:
+        """How many verdicts the broker was asked for that no worker has begun; 0 if it cannot say."""
+        if self._client is None or not self._may_try():
+            return 0
+        try:
+            return self._client.llen(EXTRACT_QUEUE)
+        except (RedisError, OSError) as error:
+            self._note(away=type(error).__name__)
+            return 0
+
+    def _may_try(self) -> bool:
+        with self._changing:
+            return self._away_until is None or time.monotonic() >= self._away_until
+
     def _send(self, task: str, subject: str, queue: str) -> bool:
         if self._app is None:
             return False
-        with self._changing:
-            if self._away_until is not None and time.monotonic() < self._away_until:
-                return False
+        if not self._may_try():
+            return False
         try:
             self._app.send_task(task, args=[subject], queue=queue, expires=TTL_S, retry=False)
         except (OperationalError, RedisError, OSError) as error:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from sqlalchemy import BindParameter, DateTime, Dialect, bindparam
+from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.types import TypeDecorator
 
 
@@ -30,6 +31,12 @@ class UtcDateTime(TypeDecorator[datetime]):
 def utc_now() -> datetime:
     """Now, in UTC."""
     return datetime.now(UTC)
+
+
+def attribute(column: object) -> QueryableAttribute[object]:
+    """A model's column as SQLAlchemy's loading options take it, which SQLModel's types do not say."""
+    assert isinstance(column, QueryableAttribute)
+    return column
 
 
 def written_out(value: str) -> BindParameter[str]:

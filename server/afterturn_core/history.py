@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import orjson
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Integer, Select, bindparam, select
 from sqlmodel import Session
 
 from .deposit import Deposit, Json
@@ -22,6 +22,7 @@ from .models import Content, HistoryNode, Turn
 
 Ids = npt.NDArray[np.int32]
 KEYFRAME_EVERY = 16  # reading a prompt follows at most this many differences
+_WHOLE = 2**31 - 1  # messages: no history is that long
 BLOCK = 1024  # token ids of a prompt that are stored and shared together
 # SQLModel makes `__table__`, which its types do not say.
 _NODES = HistoryNode.__table__  # type: ignore[attr-defined]
@@ -39,7 +40,7 @@ def store_content(session: Session, value: object) -> str:
 def load_content(session: Session, digest: str) -> Any:
     """The JSON value of a digest."""
     content = session.get_one(Content, digest)
-    return orjson.loads(zlib.decompress(content.body))
+    return unpack_content(content.body)
 
 
 def store_history(session: Session, messages: Iterable[Json]) -> str | None:
@@ -53,29 +54,40 @@ def store_history(session: Session, messages: Iterable[Json]) -> str | None:
     return digest
 
 
-def load_history(session: Session, digest: str | None) -> list[Json]:
-    """The messages of a chain, oldest first."""
-    return [orjson.loads(body) for body in _load_chain(session, digest)]
+def load_history(session: Session, digest: str | None, *, last: int | None = None) -> list[Json]:
+    """The messages of a chain, oldest first: all of them, or its `last` ones."""
+    return [orjson.loads(body) for body in _load_chain(session, digest, last)]
 
 
-def _load_chain(session: Session, digest: str | None) -> list[bytes]:
+def unpack_content(body: bytes) -> Any:
+    """The JSON value of a stored content's body."""
+    return orjson.loads(zlib.decompress(body))
+
+
+def _load_chain(session: Session, digest: str | None, last: int | None = None) -> list[bytes]:
     if digest is None:
         return []
-    rows = session.connection().execute(_CHAIN, {"last": digest}).scalars()
+    count = _WHOLE if last is None else last
+    rows = session.connection().execute(_CHAIN, {"last": digest, "count": count}).scalars()
     return [zlib.decompress(body) for body in rows]
 
 
 def _chain() -> Select[bytes]:
     nodes = _NODES.alias("first")
     chain = (
-        select(nodes.c.previous, nodes.c.content_digest, nodes.c.depth)
+        select(
+            nodes.c.previous,
+            nodes.c.content_digest,
+            nodes.c.depth,
+            bindparam("count", type_=Integer).label("count"),
+        )
         .where(nodes.c.digest == bindparam("last"))
         .cte("chain", recursive=True)
     )
     chain = chain.union_all(
-        select(_NODES.c.previous, _NODES.c.content_digest, _NODES.c.depth).join(
-            chain, _NODES.c.digest == chain.c.previous
-        )
+        select(_NODES.c.previous, _NODES.c.content_digest, _NODES.c.depth, chain.c.count - 1)
+        .join(chain, _NODES.c.digest == chain.c.previous)
+        .where(chain.c.count > 1)
     )
     return (
         select(_CONTENTS.c.body)

@@ -9,6 +9,7 @@ PartRole = Literal["tool", "user", "feedback", "outcome"]
 FeedbackKind = Literal["thumb", "score", "correction", "preferred", "comment", "outcome"]
 
 HINTS_KEPT: Final = 3
+CONTEXT_MESSAGES: Final = 6  # before the turn, that a judge is shown at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ _LOOKALIKES: Final = str.maketrans(
     "аеорсухіјѕԁһкмтвнгΑΒΕΖΗΙΚΜΝΟΡΤΥΧαοιρνκυτАВЕКМНОРСТУХІЈЅ",
     "aeopcyxijsdhkmtbhrABEZHIKMNOPTYXaoipvkutABEKMHOPCTYXIJS",
 )
+_CONTROLS: Final = dict.fromkeys((*range(9), *range(11, 32), 127))
 _WORD: Final = re.compile(r"\w+")
 _LATIN: Final = re.compile(r"[A-Za-z]")
 _FENCE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -40,6 +41,8 @@ _CONTRACTIONS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 
 def clean(text: str) -> str:
     """Return `text` in NFKC, without invisible characters, lookalikes inside Latin words made Latin."""
+    if text.isascii():  # most is, and nothing else here changes it
+        return text.translate(_CONTROLS)
     text = unicodedata.normalize("NFKC", text)
     text = "".join(character for character in text if character in "\n\t" or not _is_invisible(character))
     return _WORD.sub(lambda word: word[0].translate(_LOOKALIKES) if _LATIN.search(word[0]) else word[0], text)

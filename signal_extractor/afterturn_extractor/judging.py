@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+from sqlmodel import Session, select
 from structlog.stdlib import get_logger
 
 from afterturn_core import lifecycle
@@ -13,7 +14,7 @@ from afterturn_core.models import Turn
 from afterturn_core.settings import Settings
 from afterturn_extractor import fusion, rules
 from afterturn_extractor.evidence import Evidence, Judgement
-from afterturn_extractor.load_evidence import admin_word, load_evidence
+from afterturn_extractor.load_evidence import load_case
 from afterturn_extractor.model_judge.judge import ModelJudge
 
 # A judge that fails raises; one that knows nothing answers with no verdict.
@@ -54,27 +55,28 @@ def judge_turn(database: Database, judge: Judge | None, turn_id: str) -> str | N
     """
     try:
         with database.read() as session:
-            # Read before the evidence: what is committed in between changes the stamp, and is judged again.
-            turn = session.get(Turn, turn_id)
-            if turn is not None and turn.state != "observed":
-                return None  # a message that came twice: a judge may cost money
-            stamp = None if turn is None else turn.observed_at
-            evidence = load_evidence(session, turn_id)
-            word = admin_word(session, turn_id)
-        judgement = weigh(evidence, judge)
+            # What is committed after this look changes the stamp, and the turn is judged again.
+            case = load_case(session, turn_id)
+        if case.state != "observed":
+            return None  # a message that came twice: a judge may cost money
+        judgement, word = weigh(case.evidence, judge), case.word
         if word is not None:
             judgement = replace(
                 judgement, verdict=word.verdict, source="explicit", rationale="set by an administrator"
             )
         with database.write() as session:
-            signal = lifecycle.save_signal(session, turn_id, _draft(judgement), evidence_of=stamp)
-            state = None if signal is None else session.get_one(Turn, turn_id).state
+            signal = lifecycle.save_signal(session, turn_id, _draft(judgement), evidence_of=case.observed_at)
+            state = None if signal is None else _state(session, turn_id)
     except NotFound:
         log.info("turn_gone", turn=turn_id)
         return None
     if state is not None:
         log.info("judged", turn=turn_id, state=state, verdict=judgement.verdict, source=judgement.source)
     return state
+
+
+def _state(session: Session, turn_id: str) -> str:
+    return session.exec(select(Turn.state).where(Turn.id == turn_id)).one()
 
 
 def _draft(judgement: Judgement) -> SignalDraft:

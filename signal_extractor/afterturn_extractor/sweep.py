@@ -26,6 +26,7 @@ from afterturn_extractor.waiting import Place, waiting_turns
 GRACE_S: Final = 3.0  # the first message is usually still on its way
 LONGEST_PAUSE_S: Final = 600.0
 BATCH: Final = 500  # rows of one kind in one statement
+QUEUED: Final = 1_000  # messages in the queue that the sweep fills it up to: some seconds' work
 PAGES: Final = 10  # of waiting turns that one sweep looks at; the next one goes on from there
 
 log = get_logger(__name__)
@@ -48,6 +49,9 @@ class Wakes(Protocol):
 
     def judge(self, turn_id: str) -> bool:
         """A turn waits for a verdict."""
+
+    def waiting(self) -> int:
+        """How many verdicts were asked for that no worker has begun."""
 
     def train(self, round_id: str) -> bool:
         """A round waits for a trainer."""
@@ -148,11 +152,13 @@ class Sweep:
         if self._judge_came_back():
             self._turns.forget()
         sent: list[str] = []
+        # Behind a long queue nothing is forgotten, only late: a second message would make it later still.
+        room = QUEUED - self._wake.waiting()
         for _ in range(self._pages):
             with self._database.read() as session:
                 page, following = waiting_turns(session, before, self._place, self._batch)
-            if not self._send_due(page, self._turns, self._wake.judge, sent):
-                return sent  # from the same place, once the broker is back
+            if not self._send_due(page, self._turns, self._wake.judge, sent, room):
+                return sent  # from the same place, once there is room or the broker is back
             self._seen.update(page)
             self._place = following
             if following is None:
@@ -161,12 +167,19 @@ class Sweep:
                 break
         return sent
 
-    def _send_due(self, ids: list[str], pace: Pace, send: Callable[[str], bool], sent: list[str]) -> bool:
-        """Send what is due and add it to `sent`; false once a message could not be sent."""
+    def _send_due(
+        self,
+        ids: list[str],
+        pace: Pace,
+        send: Callable[[str], bool],
+        sent: list[str],
+        at_most: int | None = None,
+    ) -> bool:
+        """Send what is due and add it to `sent`, until that holds `at_most`; false once one was not sent."""
         now = time.monotonic()
         for name in ids:
             if pace.is_due(name, now):
-                if not send(name):
+                if (at_most is not None and len(sent) >= at_most) or not send(name):
                     return False
                 pace.sent(name, now)
                 sent.append(name)

@@ -46,6 +46,14 @@ def test_growing_and_forking_histories_share_what_is_equal(database):
         assert load_history(session, store_history(session, [])) == []
 
 
+@pytest.mark.parametrize("last", [1, 2, 8, 9, 40])
+def test_the_last_messages_of_a_history_are_its_end(database, last):
+    long = [message(number) for number in range(9)]
+    with database.write() as session:
+        digest = store_history(session, long)
+        assert load_history(session, digest, last=last) == long[-last:]
+
+
 def test_a_history_longer_than_one_look_up_is_stored_once(database):
     long = [message(number % 7) for number in range(1203)]
     with database.write() as session:

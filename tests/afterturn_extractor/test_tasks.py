@@ -19,9 +19,10 @@ from afterturn_core import lifecycle
 from afterturn_core.broker import Wake
 from afterturn_core.columns import utc_now
 from afterturn_core.errors import SettingsError
+from afterturn_core.history import store_history
 from afterturn_core.ids import new_id
 from afterturn_core.lifecycle import Piece
-from afterturn_core.models import Round, Signal
+from afterturn_core.models import Round, Signal, Turn
 from afterturn_core.settings import Settings
 from afterturn_extractor import rules
 from afterturn_extractor.evidence import Evidence, Judgement
@@ -143,6 +144,21 @@ def test_evidence_holds_what_was_asked_answered_and_believed(stored: StoredTurns
     assert evidence.user_request == "What is a mutex?"
     assert evidence.reply_text == "A lock."
     assert [(part.role, part.text) for part in evidence.next_state] == [("user", "Thanks!")]
+
+
+def test_a_request_far_back_in_a_long_history_is_found(stored: StoredTurns) -> None:
+    turn_id = stored.turn()
+    work = [{"role": "tool", "content": f"page {number}"} for number in range(30)]
+    for asked, seen in (([*work, {"role": "user", "content": "Now?"}, *work[:5]], 8), (work, 31)):
+        history = [{"role": "user", "content": "Read all."}, *asked]
+        with stored.database.write() as session:
+            session.get_one(Turn, turn_id).history_digest = store_history(session, history)
+        with stored.database.read() as session:
+            evidence = load_evidence(session, turn_id)
+        assert evidence.user_request == ("Now?" if seen == 8 else "Read all.")
+        assert [message.text for message in evidence.context] == [
+            message["content"] for message in history[-seen:]
+        ]
 
 
 def test_text_of_content_in_parts() -> None:

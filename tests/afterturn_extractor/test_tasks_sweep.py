@@ -14,7 +14,7 @@ from afterturn_core.round_plan import plan_round
 from afterturn_core.settings import Settings
 from afterturn_extractor.pacing import Pace
 from afterturn_extractor.scheduling import Past, is_due
-from afterturn_extractor.sweep import GRACE_S, Sweep
+from afterturn_extractor.sweep import GRACE_S, QUEUED, Sweep
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -24,12 +24,16 @@ class RecordedWake:
     """Notes what workers would have been told; a broker that is away sends nothing."""
 
     away: bool = False
+    queued: int = 0
     judged: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
 
     def judge(self, turn_id: str) -> bool:
         self.judged += [] if self.away else [turn_id]
         return not self.away
+
+    def waiting(self) -> int:
+        return self.queued
 
     def train(self, round_id: str) -> bool:
         self.trained += [] if self.away else [round_id]
@@ -205,6 +209,19 @@ def test_pauses_after_rounds_without_an_adapter(
     past = Past(streak, state, NOW - timedelta(minutes=minutes_ago))
     agent = Agent(id="a", name="a")
     assert is_due(settings, agent, 8, NOW, past, NOW) is due
+
+
+def test_a_long_queue_gets_no_second_message_and_a_shorter_one_is_filled_up(stored: StoredTurns) -> None:
+    turns = [stored.observed("Too long, please be brief.") for _ in range(3)]
+    make_older(stored, GRACE_S + 1)
+    wake = RecordedWake(queued=QUEUED)
+    sweep = Sweep(stored.database, Settings(), wake)
+    assert sweep.once().judged_again == ()
+    wake.queued = QUEUED - 2
+    assert len(sweep.once().judged_again) == 2
+    wake.queued = 0
+    sweep.once()
+    assert sorted(wake.judged) == sorted(turns)
 
 
 def test_many_waiting_turns_are_looked_at_page_by_page_and_none_hides_another(stored: StoredTurns) -> None:

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy.orm import load_only
 from sqlmodel import Session, col, select
 
-from ..columns import utc_now
+from ..columns import attribute, utc_now
 from ..errors import NotFound
 from ..ids import new_id
 from ..models import Signal, Training, Turn
@@ -13,6 +14,15 @@ from .adapters import mark_adapters
 from .evidence import Piece, add_feedback, next_states
 
 ADMIN_WORD = "admin"  # kind of the piece that holds an administrator's verdict
+# All that a verdict reads and changes of a turn; the rest of the row, its token ids above all, is long.
+_MOVED = (
+    attribute(Turn.agent_id),
+    attribute(Turn.state),
+    attribute(Turn.signal_revision),
+    attribute(Turn.observed_at),
+    attribute(Turn.judged_at),
+    attribute(Turn.claimable_at),
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,9 @@ def save_signal(
     means that evidence came later, so the turn stays observed and is judged once more. Clocks of several
     machines are never compared. Returns `None` if the turn is not waiting any more.
     """
-    turn = session.exec(select(Turn).where(Turn.id == turn_id).with_for_update()).one_or_none()
+    turn = session.exec(
+        select(Turn).where(Turn.id == turn_id).options(load_only(*_MOVED)).with_for_update()
+    ).one_or_none()
     if turn is None:
         raise NotFound(f"no turn {turn_id}")
     if turn.state != "observed":
@@ -60,7 +72,8 @@ def save_signal(
     )
     session.add(signal)
     session.flush()
-    previous = _trained_signal(session, turn_id)
+    # What was never judged was never trained.
+    previous = _trained_signal(session, turn_id) if turn.signal_revision else None
     turn.signal_revision = signal.revision
     late = turn.observed_at != evidence_of
     turn.judged_at = evidence_of or utc_now()

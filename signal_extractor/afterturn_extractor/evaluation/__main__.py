@@ -23,7 +23,7 @@ from afterturn_extractor.evaluation.lines import lines
 from afterturn_extractor.evaluation.report import page
 from afterturn_extractor.evaluation.rows import BadRow, read_rows
 from afterturn_extractor.evaluation.score import score
-from afterturn_extractor.model_judge.judge import JudgeAway
+from afterturn_extractor.model_judge.server import JudgeAway
 
 DONE, FAILED, USAGE = 0, 1, 2
 _TOLD_EVERY: Final = 100  # rows, where there is no terminal

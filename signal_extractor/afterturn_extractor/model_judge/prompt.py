@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Final
 
-from afterturn_extractor.evidence import Evidence
+from afterturn_extractor.evidence import CONTEXT_MESSAGES, Evidence
 
 VERSION: Final = "verdict-1"
-CONTEXT_MESSAGES: Final = 6
 CONTEXT_CHARACTERS: Final = 1_500
 PART_CHARACTERS: Final = 6_000
 
