@@ -9,9 +9,10 @@ from afterturn_core import lifecycle
 from afterturn_core.database import Database
 from afterturn_core.errors import NotFound
 from afterturn_core.lifecycle import SignalDraft
+from afterturn_core.masking import EXCLUDED
 from afterturn_core.models import Turn
 from afterturn_core.settings import Settings
-from afterturn_extractor import fusion, rules
+from afterturn_extractor import fusion, private, rules
 from afterturn_extractor.evidence import Evidence, Judgement
 from afterturn_extractor.load_evidence import admin_word, load_evidence
 from afterturn_extractor.model_judge.judge import ModelJudge
@@ -47,8 +48,12 @@ def weigh(evidence: Evidence, judge: Judge | None) -> Judgement:
     return fusion.fuse(parts) if parts else Judgement(None, "explicit", rationale="no feedback")
 
 
-def judge_turn(database: Database, judge: Judge | None, turn_id: str) -> str | None:
+def judge_turn(
+    database: Database, judge: Judge | None, turn_id: str, *, without_secrets: bool = False
+) -> str | None:
     """Judge an observed turn and store the signal; doing it again changes nothing.
+
+    `without_secrets`: a turn that said a secret, or heard one, is excluded from training.
 
     Returns the turn's state afterwards, `None` if it did not wait for a verdict (any more).
     """
@@ -61,6 +66,10 @@ def judge_turn(database: Database, judge: Judge | None, turn_id: str) -> str | N
             stamp = None if turn is None else turn.observed_at
             evidence = load_evidence(session, turn_id)
             word = admin_word(session, turn_id)
+        if without_secrets and private.teaches_a_secret(evidence):
+            with database.write() as session:
+                lifecycle.exclude(session, turn_id, EXCLUDED)
+            return "excluded"
         judgement = weigh(evidence, judge)
         if word is not None:
             judgement = replace(

@@ -17,7 +17,7 @@ from afterturn_core.columns import utc_now
 from afterturn_core.database import Database
 from afterturn_core.errors import AfterturnError, SettingsError
 from afterturn_core.settings import Settings
-from afterturn_extractor import hints, rules
+from afterturn_extractor import hints, private, rules
 from afterturn_extractor.evidence import Evidence, Judgement, Verdict
 from afterturn_extractor.fusion import fuse
 from afterturn_extractor.injection import speaks_to_judge
@@ -78,6 +78,8 @@ class ModelJudge:
         by_rules = rules.judge(evidence)
         if settled(evidence, by_rules):
             return by_rules
+        if self._settings.masks("judge"):
+            evidence = private.masked(evidence)
         votes = []
         for number in range(self._settings.judge_votes):
             vote = self._vote(evidence, number)
