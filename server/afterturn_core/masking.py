@@ -91,7 +91,11 @@ def _walk(value: Any, name: str, kinds: set[str], depth: int) -> Any:
     if isinstance(value, str):
         return _text(value, name, kinds, depth)
     if depth > _DEEPEST and isinstance(value, Mapping | list | tuple):
-        found = mask(orjson.dumps(value).decode())
+        try:
+            found = mask(orjson.dumps(value).decode())
+        except orjson.JSONEncodeError:  # too deep to be written, and so to be read: it goes altogether
+            kinds.add("secret")
+            return "[secret]"
         kinds |= found.kinds
         return found.text if found.kinds else value
     if isinstance(value, Mapping):

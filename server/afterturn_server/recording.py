@@ -149,7 +149,7 @@ def _enter(session: Session, entries: Entries, finished: Finished) -> tuple[Fini
     tools_digest = None if not asked.tools else deposit.content(list(asked.tools))
     # Ids say what was masked as plainly as the text does.
     prompt_ids = () if asked.masked else answered.prompt_token_ids
-    prompt = vars(prompt_difference(session, deposit, prompt_ids, base))
+    prompt = dict(vars(prompt_difference(session, deposit, prompt_ids, base)))
     prompt["prompt_tokens"] = len(answered.prompt_token_ids)
     for number, choice in enumerate(answered.choices):
         turn_id = asked.turn_id if number == 0 else new_id("turn")

@@ -22,9 +22,10 @@ def test_a_secret_is_in_no_file_of_the_database_and_the_conversation_is_linked(s
             assert client.post("/v1/feedback", json=event).json()["text"] == "It leaked [secret]"
             body = {"model": "default", "messages": said[:1], "stream": True}
             assert client.post("/v1/chat/completions", json=body).status_code == 200
-            assert client.post(
-                "/v1/responses", json={"model": "default", "input": f"Keep {SECRET}"}
-            ).status_code == 200
+            assert (
+                client.post("/v1/responses", json={"model": "default", "input": f"Keep {SECRET}"}).status_code
+                == 200
+            )
         files = list(stack.settings.data_dir.glob("afterturn.db*"))
         assert files
         assert not [file.name for file in files if SECRET.encode() in file.read_bytes()]
