@@ -14,8 +14,8 @@ SECRET = "ghp_" + "a1B2" * 9
 
 @pytest.mark.parametrize(("mask", "shown"), [("judge", False), ("off", True)])
 def test_a_judge_elsewhere_is_shown_no_secret(
-    judge: MakeJudge,  # noqa: F811
-    engine: tuple[str, ScriptedEngine],  # noqa: F811
+    judge: MakeJudge,
+    engine: tuple[str, ScriptedEngine],
     mask: str,
     shown: bool,
 ) -> None:
