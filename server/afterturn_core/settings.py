@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -14,8 +14,10 @@ from pydantic_settings import (
 )
 
 from .errors import SettingsError
+from .masking import installed
 
 PREFIX = "AFTERTURN_"
+MASKS = ("judge", "loss", "storage")
 Objective = Literal["hybrid", "rl", "opd", "sdft", "dpo", "kto"]
 
 
@@ -58,6 +60,9 @@ class Settings(BaseSettings):
     judge_timeout_s: float = Field(60.0, gt=0)
     # Of one agent, prompts and answers together, per calendar day (UTC); 0: no limit.
     judge_tokens_per_day: int = Field(0, ge=0)
+    # Where secrets and personal data are masked, comma-separated: see docs/privacy.md. `judge` concerns a
+    # judge at `judge_url` alone.
+    mask: str = "judge"
 
     objective: Objective = "hybrid"
     min_signals: int = Field(8, ge=1)
@@ -89,6 +94,22 @@ class Settings(BaseSettings):
     def _long_enough(cls, value: SecretStr) -> SecretStr:
         if value.get_secret_value() and len(value.get_secret_value()) < 24:
             raise ValueError("at least 24 characters, or unset to use the one in keys.env")
+        return value
+
+    @field_validator("mask")
+    @classmethod
+    def _known_masks(cls, value: str, info: ValidationInfo) -> str:
+        wanted = frozenset(name.strip() for name in value.split(","))
+        if wanted != {"off"} and not wanted <= frozenset(MASKS):
+            raise ValueError("off, or some of judge, loss and storage, comma-separated")
+        needed = wanted & {"loss", "storage"}
+        if "judge" in wanted and info.data.get("judge") == "openai" and info.data.get("judge_url"):
+            needed |= {"judge"}
+        if needed and not installed():
+            raise ValueError(
+                f"{', '.join(sorted(needed))}: needs what finds secrets; install "
+                "afterturn-platform[privacy], or set it to off"
+            )
         return value
 
     @field_validator("database_url")
@@ -129,6 +150,12 @@ class Settings(BaseSettings):
         """Base URLs of the engine replicas, without a trailing slash."""
         urls = tuple(url.strip().rstrip("/") for url in self.engine_url.split(",") if url.strip())
         return urls or (f"http://127.0.0.1:{self.engine_port}",)
+
+    def masks(self, where: Literal["judge", "loss", "storage"]) -> bool:
+        """Whether secrets and personal data are masked there; `judge`: in what another's server is shown."""
+        if where == "judge" and not self.judge_url:
+            return False
+        return where in [name.strip() for name in self.mask.split(",")]
 
     @property
     def effective_database_url(self) -> str:

@@ -1,7 +1,6 @@
 """Admitting a request: who asks, which weights answer, and where the turn belongs, in one look."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlmodel import Session
 from starlette.requests import Request
@@ -11,30 +10,17 @@ from afterturn_core.errors import AuthenticationError, DatabaseAway, PermissionD
 from afterturn_core.ids import new_id
 
 from .acquaintances import Acquaintance
-from .answers import Json
 from .caller import Caller, find_caller, presented_key
+from .conversation import Conversation
 from .entries import Entries
 from .gateway import Gateway
 from .linking import read_history
+from .masked import as_stored
 from .place import Place
-from .recording import Asked, Original
+from .recording import Asked
 from .resolution import resolve
 from .thread import find_place
 from .turn_options import TurnOptions
-
-
-@dataclass(frozen=True)
-class Conversation:
-    """What a protocol's request says, in chat terms."""
-
-    protocol: str
-    model: str
-    messages: Sequence[Json]
-    tools: Sequence[Json] | None
-    sampling: Json
-    original: Original | None = None
-    client_user: str | None = None
-    previous: str | None = None  # the response that the client says it goes on from
 
 
 async def admit(
@@ -73,6 +59,7 @@ async def _admit(
     gateway: Gateway, request: Request, conversation: Conversation, options: TurnOptions
 ) -> tuple[Caller, Asked]:
     key = presented_key(request.headers)
+    conversation = await as_stored(gateway.settings, conversation)
     history = read_history(conversation.messages)
     created_at = utc_now()
     if not gateway.upstream.knows_identity:
@@ -110,6 +97,7 @@ async def _admit(
             resolved=resolved,
             place=place,
             model_hash=weights.model_hash,
+            masked=conversation.masked,
             metered=caller.tokens_per_day is not None,
         )
 

@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from afterturn_core.errors import AfterturnError
 
-from .admission import Conversation
 from .answers import Json, error_body, error_response, event
 from .chat_request import ChatRequest, check_chat, engine_body, sampling_of
+from .conversation import Conversation
 from .events import DONE
 from .gateway import Gateway
 from .protocol import Call, Protocol, Wording

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
+import anyio.to_thread
 import orjson
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StrictStr, field_validator
 from sqlmodel import Session, col, select
@@ -16,6 +17,7 @@ from afterturn_core.columns import utc_now
 from afterturn_core.errors import Conflict, NotFound, RequestError
 from afterturn_core.ids import new_id
 from afterturn_core.lifecycle import Piece, add_feedback, withdraw_feedback
+from afterturn_core.masking import mask
 from afterturn_core.models import Conversation, Feedback, Turn
 
 from .answers import Json, JsonResponse
@@ -249,9 +251,16 @@ class FeedbackRoutes:
         body: Json = await read_object(request, self._gateway.settings.max_body_bytes)
         event = parse(Event, body)
         check_event(event)
+        event = await self._as_stored(event)
         stored = await self._gateway.write(lambda session: store_event(session, caller, event))
         self._gateway.wake_judge(stored.observed)
         return JsonResponse(stored.view.model_dump(mode="json"), 201 if stored.new else 200)
+
+    async def _as_stored(self, event: Event) -> Event:
+        if event.text is None or not self._gateway.settings.masks("storage"):
+            return event
+        masked = await anyio.to_thread.run_sync(mask, event.text)
+        return event.model_copy(update={"text": masked.text})
 
     async def get(self, request: Request) -> Response:
         """One event."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from afterturn_core.errors import DatabaseAway
 
 from .gateway import Gateway
+from .masked import as_recorded
 from .recording import Answered, Asked, Finished, record
 from .usage import spend_tokens
 
@@ -22,6 +23,7 @@ async def keep(gateway: Gateway, asked: Asked, answered: Answered) -> None:
     if not asked.options.store:
         await _charge(gateway, asked, answered)
         return
+    asked, answered = await as_recorded(gateway.settings, asked, answered)
     observed = await _commit(gateway, asked, answered)
     gateway.wake_judge(observed)
     for choice in answered.choices:

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from afterturn_core.errors import AfterturnError
 
-from .admission import Conversation
 from .answers import Json
+from .conversation import Conversation
 from .events import KEEP_ALIVE
 from .gateway import Gateway
 from .recording import Answered, Asked

@@ -13,6 +13,7 @@ from afterturn_core.columns import utc_now
 from afterturn_core.history import pack_ids, pack_logprobs, prompt_difference
 from afterturn_core.ids import new_id
 from afterturn_core.lifecycle import is_held_out, settle_session
+from afterturn_core.masking import EXCLUDED as MASKED
 from afterturn_core.models import Turn
 
 from .answers import Json
@@ -64,6 +65,7 @@ class Asked:
     model_hash: str
     original: Original | None = None
     client_user: str | None = None
+    masked: bool = False  # whether something of it was masked before storage: then no token ids are kept
     metered: bool = False  # whether its tokens are to be counted, for a key that may use so many a day
 
 
@@ -145,7 +147,10 @@ def _enter(session: Session, entries: Entries, finished: Finished) -> tuple[Fini
     session_id = entries.open_session(asked.resolved.agent_id, asked.key_id, asked.place)
     history_digest = deposit.history(asked.messages, known=None if base is None else base.history_digest)
     tools_digest = None if not asked.tools else deposit.content(list(asked.tools))
-    prompt = vars(prompt_difference(session, deposit, answered.prompt_token_ids, base))
+    # Ids say what was masked as plainly as the text does.
+    prompt_ids = () if asked.masked else answered.prompt_token_ids
+    prompt = dict(vars(prompt_difference(session, deposit, prompt_ids, base)))
+    prompt["prompt_tokens"] = len(answered.prompt_token_ids)
     for number, choice in enumerate(answered.choices):
         turn_id = asked.turn_id if number == 0 else new_id("turn")
         entries.turns.append(
@@ -224,8 +229,8 @@ def _row(asked: Asked, answered: Answered, choice: Choice) -> Json:
         "prompt_key": asked.history.key,
         "reply_key": reply.reply_key,
         "sampling": asked.sampling,
-        "token_ids": pack_ids(choice.token_ids),
-        "logprobs": pack_logprobs(choice.logprobs),
+        "token_ids": pack_ids(() if asked.masked else choice.token_ids),
+        "logprobs": pack_logprobs(() if asked.masked else choice.logprobs),
         "completion_tokens": len(choice.token_ids),
         "signal_revision": 0,
         "times_rejected": 0,
@@ -240,6 +245,8 @@ def _reason(asked: Asked, answered: Answered, choice: Choice) -> str | None:
         return SIDE
     if not asked.options.train:
         return TRAIN_OFF
+    if asked.masked:
+        return MASKED
     if grammar_forced(asked.sampling):
         return GRAMMAR_FORCED
     aligned = len(choice.token_ids) == len(choice.logprobs) and bool(choice.token_ids)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from afterturn_core import masking
 from afterturn_extractor.evidence import HINTS_KEPT, Hint, Source
 from afterturn_extractor.folding import clean, fold, sentences, without_quoted_blocks
 from afterturn_extractor.injection import speaks_to_judge
@@ -57,6 +58,8 @@ def hint_text(sentence: str) -> str:
     text = clean(sentence)
     text = _LONG_QUOTATION.sub("", text)
     text = _SECRET_VALUE.sub(r"\1\2[removed]", _SECRETS.sub("[removed]", text))
+    if masking.installed():  # what the patterns above do not know
+        text = masking.mask(text).text
     text = _without_pleasantries(" ".join(text.split()))
     if len(text) > LONGEST:
         text = text[:LONGEST].rsplit(" ", 1)[0].rstrip(_EDGE) + " …"

@@ -10,9 +10,10 @@ from afterturn_core import lifecycle
 from afterturn_core.database import Database
 from afterturn_core.errors import NotFound
 from afterturn_core.lifecycle import SignalDraft
+from afterturn_core.masking import EXCLUDED
 from afterturn_core.models import Turn
 from afterturn_core.settings import Settings
-from afterturn_extractor import fusion, rules
+from afterturn_extractor import fusion, private, rules
 from afterturn_extractor.evidence import Evidence, Judgement
 from afterturn_extractor.load_evidence import load_case
 from afterturn_extractor.model_judge.judge import ModelJudge
@@ -48,8 +49,12 @@ def weigh(evidence: Evidence, judge: Judge | None) -> Judgement:
     return fusion.fuse(parts) if parts else Judgement(None, "explicit", rationale="no feedback")
 
 
-def judge_turn(database: Database, judge: Judge | None, turn_id: str) -> str | None:
+def judge_turn(
+    database: Database, judge: Judge | None, turn_id: str, *, without_secrets: bool = False
+) -> str | None:
     """Judge an observed turn and store the signal; doing it again changes nothing.
+
+    `without_secrets`: a turn that said a secret, or heard one, is excluded from training.
 
     Returns the turn's state afterwards, `None` if it did not wait for a verdict (any more).
     """
@@ -59,6 +64,10 @@ def judge_turn(database: Database, judge: Judge | None, turn_id: str) -> str | N
             case = load_case(session, turn_id)
         if case.state != "observed":
             return None  # a message that came twice: a judge may cost money
+        if without_secrets and private.teaches_a_secret(case.evidence):
+            with database.write() as session:
+                lifecycle.exclude(session, turn_id, EXCLUDED)
+            return "excluded"
         judgement, word = weigh(case.evidence, judge), case.word
         if word is not None:
             judgement = replace(

@@ -37,7 +37,7 @@ def extractor_app(settings: Settings, database: Database, judge: Judge | None) -
         retry_backoff_max=int(delivery.longest_retry_s),
     )
     def judge_one(turn_id: str) -> None:
-        judge_turn(database, judge, turn_id)
+        judge_turn(database, judge, turn_id, without_secrets=settings.masks("loss"))
 
     @app.task(name=SWEEP, acks_late=False)
     def sweep_once() -> None:

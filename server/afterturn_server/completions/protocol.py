@@ -5,9 +5,9 @@ from starlette.responses import Response
 
 from afterturn_core.errors import AfterturnError
 
-from ..admission import Conversation
 from ..answers import Json, error_response
 from ..chat_request import sampling_of
+from ..conversation import Conversation
 from ..gateway import Gateway
 from ..protocol import Call, Protocol
 from ..turn_options import client_user

@@ -7,11 +7,11 @@ from starlette.responses import Response
 from afterturn_core.errors import AfterturnError, EngineError
 from afterturn_core.ids import new_id
 
-from ..admission import Conversation
 from ..answers import Json, JsonResponse
 from ..body import read_object
 from ..chat import PATH as CHAT_PATH
 from ..chat_request import sampling_of
+from ..conversation import Conversation
 from ..gateway import Gateway
 from ..protocol import Call, Protocol
 from ..recording import Original

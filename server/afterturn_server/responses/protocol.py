@@ -8,11 +8,11 @@ from starlette.responses import Response
 from afterturn_core.errors import AfterturnError, NotFound, RequestError
 from afterturn_core.ids import new_id
 
-from ..admission import Conversation
 from ..answers import Json, JsonResponse, error_response
 from ..caller import Caller, find_caller, presented_key
 from ..chat import PATH as CHAT_PATH
 from ..chat_request import sampling_of
+from ..conversation import Conversation
 from ..erasing import erase, nothing
 from ..gateway import Gateway
 from ..protocol import Call, Protocol

@@ -16,7 +16,7 @@ from afterturn_core.columns import utc_now
 from afterturn_core.database import Database
 from afterturn_core.errors import SettingsError
 from afterturn_core.settings import Settings
-from afterturn_extractor import hints, rules
+from afterturn_extractor import hints, private, rules
 from afterturn_extractor.evidence import Evidence, Judgement, Verdict
 from afterturn_extractor.folding import clean
 from afterturn_extractor.fusion import fuse
@@ -79,6 +79,8 @@ class ModelJudge:
         by_rules = rules.judge(evidence)
         if settled(evidence, by_rules):
             return by_rules
+        if self._settings.masks("judge"):
+            evidence = private.masked(evidence)
         votes: list[Vote] = []
         begun = time.monotonic()
         for number in range(self._settings.judge_votes):
