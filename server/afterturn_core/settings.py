@@ -68,6 +68,8 @@ class Settings(BaseSettings):
     min_signals: int = Field(8, ge=1)
     max_wait_s: float = Field(86400.0, gt=0)
     max_round_turns: int = Field(64, ge=1)
+    # How much of a round one user or tool may make up where there are several; 1: all of it.
+    max_source_share: float = Field(0.8, gt=0, le=1)
     max_train_tokens: int = Field(4096, ge=64)
     learning_rate: float | None = Field(None, gt=0)
     trainer_threads: int = Field(0, ge=0)

@@ -99,6 +99,17 @@ def _drift(part: JSONObject) -> str:
     )
 
 
+def _bounded(part: JSONObject) -> str:
+    sources = part.get("sources")
+    if not isinstance(sources, dict):
+        return "Where the signals come from is not known."
+    named = ", ".join(f"{name} {_text(count)}" for name, count in sources.items())
+    if len(sources) < 2:
+        return f"All signals come from one source: {named}."
+    largest, limit = _share(part, "largest"), _share(part, "limit")
+    return f"Signals by source: {named}; the largest share is {largest}, the limit {limit}."
+
+
 def _kept(part: JSONObject) -> str:
     shapes = ", ".join(
         f"{name} {_share(part, f'{name}_before')} → {_share(part, f'{name}_after')}" for name in SHAPES
@@ -159,5 +170,11 @@ CHECKS: dict[str, tuple[str, str, Callable[[JSONObject], str], tuple[str, ...]]]
         "Can it still do what it could, and do its replies still end?",
         _kept,
         ("probes", "solved_base", "solved_before", "solved_after", *SHAPES_BOTH),
+    ),
+    "bounded": (
+        "Bounded",
+        "Does one of several users and tools have the say?",
+        _bounded,
+        ("sources", "largest", "limit"),
     ),
 }

@@ -151,6 +151,7 @@ def _agent(live: Live[Overview], agent: AgentStats) -> None:
                     f"{counted.good} good · {counted.neutral} neutral · {counted.bad} bad"
                     f" · {counted.none} without"
                 ).classes("note")
+                ui.label(_disagreement(agent)).classes("note")
             with ui.element("div"):
                 ui.label("Towards the next round").classes("label")
                 waiting, needed = agent.waiting_signals, agent.min_signals or 1
@@ -164,6 +165,14 @@ def _agent(live: Live[Overview], agent: AgentStats) -> None:
                             pill(f"{count} {state}", ROUND_TONES.get(state, "soft"))
                     if not any(agent.rounds.values()):
                         ui.label("none yet").classes("note")
+
+
+def _disagreement(agent: AgentStats) -> str:
+    """How often feedback, outcomes, judge and rules contradict one another about a turn."""
+    signals = sum(agent.signals.values())
+    if not signals:
+        return "no signal yet"
+    return f"sources disagree on {agent.disagreements} ({share(agent.disagreements, signals)})"
 
 
 def _recent_rounds(rounds: tuple[Round, ...]) -> None:

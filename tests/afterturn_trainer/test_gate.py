@@ -8,6 +8,7 @@ import pytest
 from afterturn_trainer.gate import (
     GateLimits,
     decide,
+    judge_bounded,
     judge_drift,
     judge_kept,
     judge_real,
@@ -108,3 +109,14 @@ def test_an_engine_that_ignores_the_adapter_is_refused_within_any_tolerance(
 ) -> None:
     assert judge_real("t", 0, trainer, 0.0, noise, LIMITS).outcome == "refused"
     assert judge_real("t", 0, trainer, trainer, noise, LIMITS).outcome == "passed"
+
+
+def test_one_of_several_sources_must_not_make_up_too_much() -> None:
+    real = judge_real("t", 0, 0.5, 0.5, 0.0, LIMITS)
+    bounded = judge_bounded({"user": 9, "tool bash": 1}, 0.8)
+    assert (bounded.outcome, bounded.largest) == ("refused", 0.9)
+    report = decide(real, judge_margins([]), None, None, bounded)
+    assert report.reasons == ("one source makes up 0.90 of the round, over 0.8",)
+    assert judge_bounded({"user": 4, "tool bash": 1}, 0.8).outcome == "passed"
+    assert judge_bounded({"user": 9}, 0.8).outcome == "passed"
+    assert judge_bounded({"user": 2, "tool bash": 1}, 0.3).outcome == "passed"

@@ -35,7 +35,7 @@ def turn(tokenizer: Tokenizer) -> LoadedTurn:
 def selected(
     turns: list[LoadedTurn], tokenizer: Tokenizer, agreed: Agreement = AGREED, earlier: tuple[int, ...] = ()
 ) -> Selection:
-    taken = RoundInput("r", "a", "agent", "hybrid", {}, None, tuple(turns), (), earlier, None)
+    taken = RoundInput("r", "a", "agent", "hybrid", {}, None, tuple(turns), (), earlier, None, {}, 1.0)
     return select(taken, turns, Counts(), agreed, tokenizer, SETTINGS)
 
 

@@ -1,7 +1,7 @@
 """Whether a candidate goes live: pure decisions over what was measured, and a report a person can read."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -76,6 +76,16 @@ class DriftReport:
 
 
 @dataclass(frozen=True)
+class BoundedReport:
+    """From whom the round's signals come (turns), the largest share among them, and what it may be."""
+
+    outcome: Outcome
+    sources: dict[str, int]
+    largest: float
+    limit: float
+
+
+@dataclass(frozen=True)
 class GateReport:
     """The whole decision; checks after the first refusal are left out, since they cost serving time."""
 
@@ -85,6 +95,7 @@ class GateReport:
     learned: MarginReport | None = None
     drift: DriftReport | None = None
     kept: KeptReport | None = None
+    bounded: BoundedReport | None = None
 
     def as_json(self) -> dict[str, object]:
         """What is stored with the round and the adapter."""
@@ -150,11 +161,20 @@ def judge_kept(base: ProbeReport, live: ProbeReport, new: ProbeReport, limits: G
     )
 
 
+def judge_bounded(sources: Mapping[str, int], limit: float) -> BoundedReport:
+    """Does one of several users and tools make up too much of the round? One that is alone does not, and a
+    limit that so few could not keep is none."""
+    largest = max(sources.values(), default=0) / max(1, sum(sources.values()))
+    over = len(sources) > 1 and len(sources) * limit >= 1 and largest > limit + 1e-9
+    return BoundedReport("refused" if over else "passed", dict(sources), largest, limit)
+
+
 def decide(
     real: RealReport | None,
     learned: MarginReport | None,
     drift: DriftReport | None,
     kept: KeptReport | None,
+    bounded: BoundedReport | None = None,
 ) -> GateReport:
     """Put the parts together; any refusal refuses."""
     reasons: list[str] = []
@@ -170,4 +190,6 @@ def decide(
         reasons.append(f"KL to the live adapter is {drift.kl:.3f} nats a token, over {drift.limit}")
     if kept is not None:
         reasons += kept.reasons
-    return GateReport(not reasons, tuple(reasons), real, learned, drift, kept)
+    if bounded is not None and bounded.outcome == "refused":
+        reasons.append(f"one source makes up {bounded.largest:.2f} of the round, over {bounded.limit}")
+    return GateReport(not reasons, tuple(reasons), real, learned, drift, kept, bounded)

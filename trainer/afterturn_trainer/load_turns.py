@@ -1,5 +1,6 @@
 """A round's row and its turns, read from the database into plain values; nothing is changed here."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from sqlmodel import Session, col, select
 from afterturn_core.errors import RoundFailed
 from afterturn_core.history import load_history, load_prompt, unpack_ids, unpack_logprobs
 from afterturn_core.models import Adapter, Agent, Round, RoundTurn, Signal, Turn
+from afterturn_core.round_plan import SOURCE_SHARE
+from afterturn_core.sources import sources_of
 from afterturn_trainer.sample import Ids
 from afterturn_trainer.teacher_prompt import Told, last_told
 
@@ -52,7 +55,8 @@ class LoadedTurn:
 @dataclass(frozen=True)
 class RoundInput:
     """Everything a round reads: its turns, the agent's held-out turns, and the +-1 verdicts given before
-    (oldest first); `pinned` is the adapter that must stay served."""
+    (oldest first); `pinned` is the adapter that must stay served. `sources` says from whom how many of the
+    turns' signals come, `source_share` how much of the round one of several may make up."""
 
     round_id: str
     agent_id: str
@@ -64,6 +68,8 @@ class RoundInput:
     held_out: tuple[LoadedTurn, ...]
     earlier_verdicts: tuple[int, ...]
     pinned: str | None
+    sources: dict[str, int]
+    source_share: float
 
 
 def load_round(session: Session, round_id: str) -> RoundInput:
@@ -109,6 +115,8 @@ def load_round(session: Session, round_id: str) -> RoundInput:
         pinned=None
         if agent.pinned_adapter_id is None
         else session.get_one(Adapter, agent.pinned_adapter_id).name,
+        sources=dict(Counter(sources_of(session, [turn for turn, _ in used]).values())),
+        source_share=float(row.settings.get(SOURCE_SHARE, 1.0)),
     )
 
 

@@ -13,7 +13,7 @@ from afterturn_core.errors import AfterturnError, LostLease
 from afterturn_core.lifecycle import Lease
 from afterturn_core.settings import Settings
 from afterturn_trainer.faults import LearningFault
-from afterturn_trainer.gate import GateReport
+from afterturn_trainer.gate import GateReport, judge_bounded
 from afterturn_trainer.lease import Cancelled, Heartbeat, Interrupted, stopping_on_signals
 from afterturn_trainer.leftovers import clear_leftovers
 from afterturn_trainer.load_turns import RoundInput, load_round
@@ -116,7 +116,11 @@ def _gate(
         noise=trained.noise,
     )
     report = try_out(
-        trial, trained.own, trained.held_out, lambda share: beat.report(TRAINED + (1 - TRAINED) * share)
+        trial,
+        judge_bounded(taken.sources, taken.source_share),
+        trained.own,
+        trained.held_out,
+        lambda share: beat.report(TRAINED + (1 - TRAINED) * share),
     )
     metrics.seconds["gate"] = round(time.monotonic() - started, 2)
     return report

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from afterturn_core.engine_client import EngineClient
 from afterturn_trainer.gate import (
+    BoundedReport,
     GateLimits,
     GateReport,
     KeptReport,
@@ -48,7 +49,11 @@ class TryOut:
 
 
 def try_out(
-    trial: TryOut, shifts: Sequence[Shift], held_out: Sequence[Shift], progress: OnProgress
+    trial: TryOut,
+    bounded: BoundedReport,
+    shifts: Sequence[Shift],
+    held_out: Sequence[Shift],
+    progress: OnProgress,
 ) -> GateReport:
     """The gate's report. `shifts` are the round's own turns, `held_out` judged turns that were never trained;
     `progress` gets a share and may raise to stop."""
@@ -61,10 +66,10 @@ def try_out(
         ]
     )
     drift = judge_drift([*shifts, *held_out], trial.limits)
-    early = decide(real, learned, drift, None)
+    early = decide(real, learned, drift, None, bounded)
     if not early.passed:
         return early
-    return decide(real, learned, drift, _kept(trial, progress))
+    return decide(real, learned, drift, _kept(trial, progress), bounded)
 
 
 def _real(trial: TryOut, shifts: Sequence[Shift]) -> RealReport:

@@ -1,6 +1,7 @@
 """Which turns a round learns from, and its beginning: turns judged → claimed."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +13,19 @@ from ..columns import utc_now, written_out
 from ..errors import Conflict
 from ..ids import new_id
 from ..models import RUNNING_ROUNDS, Adapter, Agent, EngineModel, Round, RoundTurn, Signal, Turn
+from ..sources import sources_of, within_share
 
+WINDOW = 4  # rounds' worth of waiting turns among which a balance of sources is looked for
 HELD_OUT_SHARE = 10  # one turn in ten is kept for the gate and never trained
 
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What a new round shall do."""
+    """What a new round shall do. `source_share`: how much of it one of several sources may make up."""
 
     objective: str
     max_turns: int
+    source_share: float = 1.0
     settings: dict[str, Any] = field(default_factory=dict)
 
 
@@ -74,7 +78,8 @@ def claim_round(session: Session, agent: Agent, plan: RoundPlan) -> Round:
     ).first()
     if running is not None:
         raise Conflict(f"round {running.id} of agent {agent.name} is still {running.state}")
-    turns = claimable(session, agent.id, plan.max_turns)
+    waiting = claimable(session, agent.id, WINDOW * plan.max_turns)
+    turns = _balanced(session, waiting, plan)
     if not turns:
         raise Conflict(f"agent {agent.name} has no judged turns that wait for training")
     signals = [
@@ -103,6 +108,12 @@ def claim_round(session: Session, agent: Agent, plan: RoundPlan) -> Round:
         session.add(RoundTurn(round_id=row.id, turn_id=turn.id, signal_id=signal.id))
     session.flush()
     return row
+
+
+def _balanced(session: Session, waiting: Sequence[Turn], plan: RoundPlan) -> list[Turn]:
+    by_id = {turn.id: turn for turn in waiting}
+    chosen = within_share(list(by_id), sources_of(session, waiting), plan.source_share, plan.max_turns)
+    return [by_id[turn_id] for turn_id in chosen]
 
 
 def _check_base(session: Session, agent: Agent) -> None:
