@@ -233,7 +233,8 @@ def worker(stored: StoredTurns, folder: Path, **variables: str) -> Iterator[None
         **variables,
     }
     command = [sys.executable, "-m", "afterturn_extractor", "--ready-file", str(ready)]
-    process = subprocess.Popen(command, env=environment)
+    with (folder / "extractor.log").open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:
         wait_until(ready.is_file)
         yield
@@ -261,6 +262,9 @@ def test_a_worker_judges_once_what_waited_through_an_outage(
         script = Script(replies=(Reply(content=VOTE),), served_name="m")
         httpx.put(f"{url}/scripted/script", content=script.model_dump_json(), trust_env=False)
         wait_until(lambda: all(stored.load(turn_id).state == "judged" for turn_id in turns))
+    assert (
+        "Traceback" not in (tmp_path / "extractor.log").read_text()
+    )  # one for each turn would hide all else
     for turn_id in turns:
         (signal,) = stored_signals(stored, turn_id)
         assert (signal.verdict, signal.votes) == (1, [1, 1, 1])
