@@ -10,7 +10,7 @@ from pathlib import Path
 from afterturn_cli.embedded_broker import answers, broker_url
 from afterturn_cli.ports import free_ports
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from afterturn_extractor.evidence import Evidence, Judgement
 from afterturn_extractor.judging import judge_of, judge_turn
 from afterturn_extractor.load_evidence import load_evidence, text_of
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 COMPLAINT = "That's way too long. Please answer in one short sentence."
 
 
