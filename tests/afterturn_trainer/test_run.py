@@ -1,7 +1,6 @@
 """Whole rounds: a migrated database, the tiny model, the embedded engine as a process."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -171,9 +170,13 @@ def test_a_killed_round_is_trained_once_by_the_next_worker(world: World) -> None
     command = [sys.executable, "-m", "afterturn_trainer", "round", claimed.id]
     process = subprocess.Popen(command, env=environment)
     folder = world.settings.adapter_root / world.agent / "v1"
-    eventually(folder.is_dir, "the folder")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+
+    def kill(_: Session) -> None:
+        assert folder.is_dir()
+        process.kill()
+        process.wait()
+
+    at_the_gate(world, claimed.id, kill)
     assert world.live() is None
 
     def over() -> bool:
