@@ -38,7 +38,7 @@ def test_a_round_that_claims_a_turn_while_it_is_erased_is_asked_to_stop(stored: 
     erasing = threading.Thread(target=erase)
     with stored.database.write() as session:
         round_id = lifecycle.claim_round(
-            session, session.get_one(Agent, stored.agent_id), RoundPlan("hybrid", 64)
+            session, session.get_one(Agent, stored.agent_id), RoundPlan(objective="hybrid", max_turns=64)
         ).id
         erasing.start()
         erasing.join(0.5)  # where it does not wait for the claim, it has looked for rounds by now
@@ -53,7 +53,9 @@ def test_what_is_claimed_at_this_moment_is_not_old_enough_to_go(stored: StoredTu
     removed: list[str] = []
     removing = threading.Thread(target=lambda: removed.extend(remove_old_turns(stored.database, 1e-9)))
     with stored.database.write() as session:
-        lifecycle.claim_round(session, session.get_one(Agent, stored.agent_id), RoundPlan("hybrid", 64))
+        lifecycle.claim_round(
+            session, session.get_one(Agent, stored.agent_id), RoundPlan(objective="hybrid", max_turns=64)
+        )
         removing.start()
         removing.join(0.5)
     removing.join()

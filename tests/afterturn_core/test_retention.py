@@ -121,7 +121,7 @@ def test_what_a_round_learns_from_stays_until_it_has_ended(stored: StoredTurns) 
     with stored.database.write() as session:
         session.execute(update(Turn).values(held_out=False))
         agent = session.get_one(Agent, stored.agent_id)
-        claimed = lifecycle.claim_round(session, agent, RoundPlan("hybrid", 64))
+        claimed = lifecycle.claim_round(session, agent, RoundPlan(objective="hybrid", max_turns=64))
     assert remove_old_turns(stored.database, DAYS) == []
     with stored.database.write() as session:
         lifecycle.request_cancel(session, claimed.id)

@@ -70,7 +70,7 @@ def test_what_a_round_leaves_waits_for_the_next(stored: StoredTurns) -> None:
     with stored.database.write() as session:
         session.get_one(Turn, turn_ids[-1]).client_user = "grace"
         agent = session.get_one(Agent, stored.agent_id)
-        plan = RoundPlan("hybrid", 64, source_share=0.8)
+        plan = RoundPlan(objective="hybrid", max_turns=64, source_share=0.8)
         taken = lifecycle.claim_round(session, agent, plan).turn_ids
     assert taken == [*turn_ids[:4], turn_ids[5]]
     assert stored.load(turn_ids[4]).state == "judged"

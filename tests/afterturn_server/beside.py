@@ -48,7 +48,7 @@ def claim(url: str, times: int) -> None:
         try:
             with database.write() as session:
                 agent = session.exec(select_rows(Agent).where(Agent.name == "default")).one()
-                round_id = claim_round(session, agent, RoundPlan("hybrid", 64)).id
+                round_id = claim_round(session, agent, RoundPlan(objective="hybrid", max_turns=64)).id
             with database.write() as session:
                 _cancel(session, round_id)
             claimed += 1

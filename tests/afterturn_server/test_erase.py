@@ -55,7 +55,7 @@ def trained(stack, turn_id):
             other.state = "abstained"
             session.add(other)
         session.flush()
-        row = claim_round(session, agent, RoundPlan("hybrid", 8))
+        row = claim_round(session, agent, RoundPlan(objective="hybrid", max_turns=8))
         lease = acquire_lease(session, row.id, "me", 60)
         adapter = burn_version(session, lease, turn.model_hash)
         publish(session, lease, adapter.id, path=f"{adapter.name}", sha256="0", gate={}, metrics={})
@@ -172,7 +172,9 @@ def test_a_round_that_learns_from_it_stops_and_never_goes_live(install):
         turn.held_out = False
         session.add(turn)
         session.flush()
-        row = claim_round(session, session.get_one(Agent, turn.agent_id), RoundPlan("hybrid", 8))
+        row = claim_round(
+            session, session.get_one(Agent, turn.agent_id), RoundPlan(objective="hybrid", max_turns=8)
+        )
         lease = acquire_lease(session, row.id, "me", 60)
         adapter_id, round_id = burn_version(session, lease, turn.model_hash).id, row.id
     receipt = install.admin("POST", "erase", json={"agent": "default"}).json()

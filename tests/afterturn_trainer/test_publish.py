@@ -59,7 +59,7 @@ def test_a_round_cancelled_after_the_last_look_is_cancelled_and_not_rejected(tmp
     stored = StoredTurns(f"sqlite:///{tmp_path / 'afterturn.db'}")
     turn_id = stored.judged()
     with stored.database.write() as session:
-        plan = lifecycle.RoundPlan("hybrid", 8)
+        plan = lifecycle.RoundPlan(objective="hybrid", max_turns=8)
         claimed = lifecycle.claim_round(session, session.get_one(Agent, stored.agent_id), plan)
         lease = lifecycle.acquire_lease(session, claimed.id, "me", 60)
         row = lifecycle.burn_version(session, lease, "h")

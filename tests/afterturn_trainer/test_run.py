@@ -31,7 +31,11 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 def at_the_gate(world: World, round_id: str, change: Callable[[Session], object]) -> None:
-    """Make a change while a round is at its gate: it cannot go on between the look and the change."""
+    """Make a change while a round is at its gate: it cannot go on between the look and the change.
+
+    The gate of weights that were asked before takes no time, since replies are remembered: every test that
+    waits for it trains a turn of its own.
+    """
 
     def changed() -> bool:
         with world.database.write() as session:
@@ -124,10 +128,10 @@ def test_an_absurd_rate_is_rejected_and_the_next_round_is_clean(world: World) ->
 
 
 def test_a_rollback_during_the_round_wins(world: World) -> None:
-    world.turn("tell me of the sea", 1, (HINT,), seed=1)
+    world.turn("tell me of the wind", 1, (HINT,), seed=11)
     before = world.claim()
     assert run_round(before.id, world.settings) == 0
-    world.turn("and of the stars", -1, seed=2)
+    world.turn("and of the clouds", -1, seed=12)
     claimed = world.claim()
     thread = started(world, claimed.id)
     at_the_gate(
@@ -145,7 +149,7 @@ def test_a_rollback_during_the_round_wins(world: World) -> None:
 
 
 def test_a_cancelled_round_gives_its_turns_back(world: World) -> None:
-    turn = world.turn("tell me of the sea", 1, (HINT,), seed=1)
+    turn = world.turn("tell me of the rain", 1, (HINT,), seed=21)
     claimed = world.claim()
     thread = started(world, claimed.id)
     at_the_gate(world, claimed.id, lambda session: lifecycle.request_cancel(session, claimed.id))
@@ -158,7 +162,7 @@ def test_a_cancelled_round_gives_its_turns_back(world: World) -> None:
 
 def test_a_killed_round_is_trained_once_by_the_next_worker(world: World) -> None:
     """B16: killed between folder and publication; its number is burned, its turns are used once."""
-    turn = world.turn("tell me of the sea", 1, (HINT,), seed=1)
+    turn = world.turn("tell me of the snow", 1, (HINT,), seed=31)
     claimed = world.claim()
     environment = {
         **os.environ,

@@ -145,7 +145,11 @@ class World:
     def claim(self, objective: str = "hybrid", **learning: object) -> Round:
         with self.database.write() as session:
             agent = session.get_one(Agent, self.agent_id)
-            return lifecycle.claim_round(session, agent, RoundPlan(objective, 64, {**LEARNING, **learning}))
+            return lifecycle.claim_round(
+                session,
+                agent,
+                RoundPlan(objective=objective, max_turns=64, settings={**LEARNING, **learning}),
+            )
 
     def round(self, round_id: str) -> Round:
         with self.database.read() as session:

@@ -19,7 +19,7 @@ WINDOW = 4  # rounds' worth of waiting turns among which a balance of sources is
 HELD_OUT_SHARE = 10  # one turn in ten is kept for the gate and never trained
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundPlan:
     """What a new round shall do. `source_share`: how much of it one of several sources may make up."""
 

@@ -4,7 +4,7 @@ from afterturn_core import lifecycle
 from afterturn_core.lifecycle import RoundPlan, SignalDraft
 from afterturn_core.models import Adapter, Agent, Round, Turn
 
-PLAN = RoundPlan("hybrid", 64)
+PLAN = RoundPlan(objective="hybrid", max_turns=64)
 
 
 def observe(stored, turn_id, *found, source="later"):

@@ -26,7 +26,7 @@ def test_a_round_takes_judged_turns_but_neither_held_out_nor_resting_ones(stored
 
 def test_a_round_takes_the_oldest_up_to_its_size(stored):
     turn_ids = [stored.judged() for _ in range(4)]
-    assert claim(stored, RoundPlan("hybrid", 3)).turn_ids == turn_ids[:3]
+    assert claim(stored, RoundPlan(objective="hybrid", max_turns=3)).turn_ids == turn_ids[:3]
 
 
 def test_there_is_never_a_second_round_an_empty_one_or_one_of_a_frozen_agent(stored):
