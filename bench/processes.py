@@ -12,6 +12,7 @@ import httpx
 import psutil
 
 from afterturn_cli.ports import free_ports
+from afterturn_cli.services import ONLY_GATEWAY
 from bench.waiting import wait_until
 
 READY_S = 120.0
@@ -78,6 +79,7 @@ def gateway(folder: Path, engine_url: str, variables: Mapping[str, str] | None =
     """Migrate a database in `folder` and serve over it; no broker, nothing but the gateway."""
     (port,) = free_ports(1)
     environment = {
+        **ONLY_GATEWAY,
         "AFTERTURN_DATA_DIR": str(folder),
         "AFTERTURN_PORT": str(port),
         "AFTERTURN_ENGINE_URL": engine_url,

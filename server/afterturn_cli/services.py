@@ -18,6 +18,7 @@ _PROBE_TIMEOUT_S = 1.0
 _CHECK_TIMEOUT_S = 5.0
 _STOP_S = 10.0  # long enough for a verdict to be stored, a lease to be given back
 _GATEWAY_STOP_S = 25.0  # it lets running replies end within 20 s
+ONLY_GATEWAY = {"AFTERTURN_GATEWAY_CORE": "last"}  # what suits a gateway that is its machine's only one
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def _gateway(install: Install) -> Service:
     return Service(
         "gateway",
         command,
-        install.environment,
+        ONLY_GATEWAY | dict(install.environment),
         lambda: _succeeds(f"{root}/readyz"),
         _GATEWAY_STOP_S,
         # Not `readyz`: a gateway whose engine or database is away is well.

@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     visibility_timeout_s: float = Field(3600.0, gt=0)
     task_time_limit_s: float = Field(600.0, gt=0)
 
+    # `last`: the gateway keeps to the last core it may use, which is quicker where it is the only one there;
+    # `afterturn up` sets it.
+    gateway_core: Literal["any", "last"] = "any"
     max_body_bytes: int = Field(32 * 1024 * 1024, ge=1024)
     max_adapter_bytes: int = Field(1024**3, ge=1024)
     engine_timeout_s: float = Field(600.0, gt=0)

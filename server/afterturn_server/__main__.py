@@ -20,6 +20,7 @@ from afterturn_core.logs import configure_logs
 from afterturn_core.settings import Settings, load_settings
 
 from .app import create_app
+from .core import share_interpreter
 from .outage import PROBE_S, means_away, reason
 
 GRACE_S = 20  # seconds that running replies get to end after a signal to stop
@@ -34,6 +35,7 @@ def main() -> int:
     try:
         settings = load_settings()
         configure_logs(settings.log_level)
+        share_interpreter(settings.gateway_core)
         listener = _listen(settings)
         _allow_files()
     except SettingsError as error:

@@ -16,6 +16,7 @@ from .gateway import Gateway
 from .keeping import keep, turn_headers, unlogged
 from .protocol import Call
 from .recording import CLIENT_DISCONNECTED, ENGINE_FAILED, Asked
+from .upstream import whole
 
 _ODD = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
@@ -77,7 +78,7 @@ class Exchange:
         async with self._gateway.upstream.answer(
             self._call.path, self._call.body, self._asked.resolved.target, self._asked.place.session_id
         ) as response:
-            raw = await response.aread()
+            raw = await whole(response)
         try:
             return self._wording.whole(orjson.loads(raw))
         except _ODD as error:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 GROUP = 16
 SUSPECT_S = 2.0  # a look that takes so long makes one wonder whether the database is there
-SQLITE_THREADS = 2  # more of them would only wait for one another
+SQLITE_THREADS = 1  # a second one takes the interpreter from the requests more often than it helps them
 POSTGRESQL_THREADS = 8  # these wait for the network
 
 

@@ -206,9 +206,15 @@ class Upstream:
         failure: EngineError | None = None
         for url in ranked(self._settings.engine_urls, sticky):
             address = self._address(url + path)
+            # With its stream given, no headers are worked out, which aiohttp would do once more.
             request = httpx.Request(
-                "POST", address, headers=self._headers, content=content, extensions=self._extensions
+                "POST",
+                address,
+                headers=self._headers,
+                stream=httpx.ByteStream(content),
+                extensions=self._extensions,
             )
+            request.read()
             try:
                 # Past the client's redirects, cookies and authentication, none of which an engine has.
                 return await self._transport.handle_async_request(request)
@@ -287,6 +293,12 @@ class Upstream:
                 return ContextLengthExceeded(message, param="messages")
             return RequestError(message, param=_bare(param))
         return EngineError(f"The engine failed with HTTP {status}.", code="engine_error")
+
+
+async def whole(response: httpx.Response) -> bytes:
+    """The body of an answer, as it came: no encoding was asked for, so there is none to undo."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return b"".join([piece async for piece in response.stream])
 
 
 def ranked(urls: Sequence[str], sticky: str) -> list[str]:

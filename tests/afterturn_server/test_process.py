@@ -56,7 +56,7 @@ def test_a_port_in_use_and_an_empty_database_stop_it(tmp_path):
 def test_it_serves_and_stops_on_a_signal(tmp_path, template):
     os.symlink(template, tmp_path / "data")
     port = free_port()
-    process = run(tmp_path, AFTERTURN_PORT=str(port))
+    process = run(tmp_path, AFTERTURN_PORT=str(port), AFTERTURN_GATEWAY_CORE="last")
     try:
         end = time.monotonic() + PATIENCE_S
         while True:
@@ -68,6 +68,10 @@ def test_it_serves_and_stops_on_a_signal(tmp_path, template):
                 assert time.monotonic() < end
                 time.sleep(0.05)
         assert answer.json() == {"ok": True, "accepting": True}
+        threads = [int(name) for name in os.listdir(f"/proc/{process.pid}/task")]
+        assert {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {
+            frozenset({max(os.sched_getaffinity(0))})
+        }
         process.send_signal(signal.SIGTERM)
         code, told = ended(process)
     finally:
