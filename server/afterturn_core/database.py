@@ -97,9 +97,14 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """One transaction that only looks."""
+        """One transaction that only looks: what is changed in it is thrown away."""
         with Transaction(self.engine, expire_on_commit=False) as session:
             yield session
+            if self.is_postgresql:
+                # After a rollback the driver forgets which statements it has prepared, and every one would
+                # be parsed and planned again.
+                session.expunge_all()
+                session.commit()
 
     @property
     def is_postgresql(self) -> bool:

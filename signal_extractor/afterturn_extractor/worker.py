@@ -12,7 +12,9 @@ from afterturn_extractor.beat import Beat
 from afterturn_extractor.judging import Judge
 from afterturn_extractor.tasks import extractor_app
 
-THREADS: Final = 4  # verdicts wait for databases and judges, hardly for the processor
+# Verdicts of a model wait for its server; those of the rules for the database alone, and one more thread only
+# takes the interpreter from the others.
+THREADS: Final = {"openai": 4, "rules": 2, "off": 2}
 
 
 def work(settings: Settings, database: Database, judge: Judge | None, ready_file: Path | None) -> int:
@@ -28,7 +30,7 @@ def work(settings: Settings, database: Database, judge: Judge | None, ready_file
             app,
             (EXTRACT_QUEUE, SWEEP_QUEUE),
             pool="threads",
-            concurrency=THREADS,
+            concurrency=THREADS[settings.judge],
             delivery=delivery_of(settings),
             ready_file=ready_file,
         )

@@ -73,3 +73,19 @@ def test_the_schema_of_another_version_is_refused_with_what_to_do(tmp_path, data
     for attempt in (database.check_schema, database.migrate):
         with pytest.raises(SchemaError, match="newer"):
             attempt()
+
+
+def test_looks_throw_changes_away_and_keep_prepared_statements(databases, tmp_path):
+    """A driver that sees a rollback forgets its statements, and every one is parsed and planned anew."""
+    with databases.fresh("postgresql", tmp_path) as url:
+        opened = Database(url)
+        with opened.write() as session:
+            session.add(Agent(id="a", name="a"))
+        for _ in range(8):
+            with opened.read() as session:
+                session.get_one(Agent, "a").name = "other"
+        with opened.read() as session:
+            assert session.get_one(Agent, "a").name == "a"
+            prepared = session.connection().exec_driver_sql("SELECT statement FROM pg_prepared_statements")
+            assert any("FROM agents" in statement for statement in prepared.scalars())
+        opened.close()

@@ -19,6 +19,7 @@ from afterturn_core.queues import EXTRACT_QUEUE
 from afterturn_core.time_limit import EXIT_CODE
 from afterturn_extractor.worker import THREADS
 
+AT_ONCE = THREADS["rules"]
 EXTRACTOR = ("afterturn_extractor",)
 TRAINER = ("afterturn_trainer", "worker")
 COMPLAINT = "That's way too long. Please answer in one short sentence."
@@ -83,15 +84,15 @@ def test_a_stopped_worker_ends_what_it_began_and_gives_the_rest_back(bench: Benc
     """B32: nothing reserved is dropped at SIGTERM, and the call in flight is neither lost nor made twice."""
     with bench.extractor() as worker:
         wait_until(worker.ready.is_file, "the worker is ready")
-        turns = bench.ask(3 * THREADS)
-        wait_until(lambda: bench.begun() == THREADS, "every thread has a turn")
+        turns = bench.ask(3 * AT_ONCE)
+        wait_until(lambda: bench.begun() == AT_ONCE, "every thread has a turn")
         worker.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: bench.redis.in_hand() <= THREADS, "what was reserved is given back")
+        wait_until(lambda: bench.redis.in_hand() <= AT_ONCE, "what was reserved is given back")
         bench.go()
         assert worker.process.wait(PATIENCE_S) == 0
-    assert bench.judged(turns) == THREADS
+    assert bench.judged(turns) == AT_ONCE
     assert bench.redis.in_hand() == 0
-    assert bench.redis.waiting(EXTRACT_QUEUE) == 2 * THREADS
+    assert bench.redis.waiting(EXTRACT_QUEUE) == 2 * AT_ONCE
     with bench.extractor():
         wait_until(lambda: bench.judged(turns) == len(turns), "the next worker judges the rest")
 
