@@ -60,7 +60,7 @@ def comment(turn_id: str | None = None, text: str = "", **about: Unpack[About]) 
 def outcome(
     turn_id: str | None = None, value: float | None = None, *, text: str | None = None, **about: Unpack[About]
 ) -> Delivery:
-    """How it turned out, from 0 (failed) to 1 (succeeded); for a session it is spread over its turns."""
+    """How it turned out, from 0 (failed) to 1 (succeeded); for a session it reaches its last turns."""
     return Delivery(event_body("outcome", turn_id, about, value=fraction("value", value), text=text))
 
 

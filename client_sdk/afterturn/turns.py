@@ -37,7 +37,8 @@ class Hint:
 
 @dataclass(frozen=True)
 class Signal:
-    """Verdict (+1, 0, -1, or None for none) and hints of a turn."""
+    """Verdict (+1, 0, -1, or None for none) and hints of a turn. `weight` is the verdict's in training: below
+    1 where a session's outcome decided it and other turns came after this one."""
 
     revision: int = 1
     verdict: int | None = None
@@ -45,6 +46,7 @@ class Signal:
     votes: tuple[int | None, ...] | None = None
     rationale: str | None = None
     hints: tuple[Hint, ...] = ()
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

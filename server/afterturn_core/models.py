@@ -249,6 +249,8 @@ class NextState(SQLModel, table=True):
     withdrawn: bool = False
     kind: str | None = None
     value: float | None = None
+    # How much an outcome counts here: 1 for the session's last turn, less the further back.
+    weight: float = Field(default=1.0, sa_column_kwargs={"server_default": "1"})
     created_at: datetime = Field(default_factory=utc_now, sa_column=_moment())
 
 
@@ -289,6 +291,8 @@ class Signal(SQLModel, table=True):
     turn_id: str = Field(foreign_key="turns.id")
     revision: int
     verdict: int | None = None
+    # Of the verdict in training: below 1 where an outcome decided it and the turn lies further back.
+    weight: float = Field(default=1.0, sa_column_kwargs={"server_default": "1"})
     source: str
     votes: list[int | None] = Field(default_factory=list, sa_column=Column(JSON, nullable=False))
     rationale: str = ""

@@ -148,10 +148,11 @@ def store_event(session: Session, caller: Caller, event: Event) -> Stored:
     session.add(row)
     session.flush()
     spread = event.kind == "outcome" and event.session_id is not None
-    reached = _spread(session, turn, event) if spread else [(turn.id, event.value)]
+    reached = _spread(session, turn) if spread else [(turn.id, 1.0)]
     role = "outcome" if event.kind == "outcome" else "feedback"
-    for turn_id, value in reached:
-        add_feedback(session, turn_id, row.id, Piece(role, event.text or "", event.kind, value))
+    for turn_id, weight in reached:
+        piece = Piece(role, event.text or "", event.kind, event.value, weight)
+        add_feedback(session, turn_id, row.id, piece)
     return Stored(feedback_view(session, row), new=True, observed=tuple(turn_id for turn_id, _ in reached))
 
 
@@ -198,9 +199,11 @@ def find_session(session: Session, caller: Caller, name: str) -> Conversation | 
     return next(iter([*own, *found]), None)
 
 
-def _spread(session: Session, last: Turn, event: Event) -> list[tuple[str, float | None]]:
-    """The last main turn hears an outcome as it is; each one before half as loud: nearer to 0.5."""
-    assert event.value is not None
+def _spread(session: Session, last: Turn) -> list[tuple[str, float]]:
+    """Whom a session's outcome reaches, with which weight: its last main turn, and those just before it.
+
+    Each hears the value as it is. A value drawn towards 0.5 would be another verdict, or none.
+    """
     turns = session.exec(
         select(Turn.id)
         .where(
@@ -212,9 +215,7 @@ def _spread(session: Session, last: Turn, event: Event) -> list[tuple[str, float
         .order_by(col(Turn.id).desc())
         .limit(len(WEIGHTS))
     ).all()
-    return [
-        (turn_id, 0.5 + (event.value - 0.5) * weight) for turn_id, weight in zip(turns, WEIGHTS, strict=False)
-    ]
+    return list(zip(turns, WEIGHTS, strict=False))
 
 
 def _may_see(caller: Caller, agent_id: str) -> bool:

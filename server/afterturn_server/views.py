@@ -37,6 +37,7 @@ class SignalView(BaseModel):
 
     revision: int
     verdict: int | None
+    weight: float
     source: str
     votes: list[int | None]
     rationale: str
@@ -62,6 +63,7 @@ class NextStateView(BaseModel):
     believed: bool
     kind: str | None
     value: float | None
+    weight: float
 
 
 class RequestView(BaseModel):
@@ -189,7 +191,14 @@ def turn_view(session: Session, turn: Turn, agent: str) -> TurnView:
         token_ids=unpack_ids(turn.token_ids),
         logprobs=list(unpack_logprobs(turn.logprobs)),
         next_state=[
-            NextStateView(role=row.role, text=row.text, believed=row.believed, kind=row.kind, value=row.value)
+            NextStateView(
+                role=row.role,
+                text=row.text,
+                believed=row.believed,
+                kind=row.kind,
+                value=row.value,
+                weight=row.weight,
+            )
             for row in following
         ],
         signal=None if signal is None else signal_view(signal),

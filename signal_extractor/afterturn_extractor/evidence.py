@@ -38,12 +38,14 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class NextStatePart:
-    """One piece of the next state, in order of arrival; feedback and outcomes have `value` and `kind`."""
+    """One piece of the next state, in order of arrival; feedback and outcomes have `value` and `kind`.
+    `weight`: how much an outcome counts for this turn, 1 at most."""
 
     role: PartRole
     text: str
     value: float | None = None
     kind: FeedbackKind | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Verdict and hints of one turn. `verdict` None means no verdict, which is not 0."""
+    """Verdict and hints of one turn. `verdict` None means no verdict, which is not 0. `weight` is the
+    verdict's and no hint's."""
 
     verdict: Verdict | None
     source: Source
@@ -81,6 +84,7 @@ class Judgement:
     flags: frozenset[str] = field(default_factory=frozenset)
     # Model and prompt version of a judge that is a model.
     judged_by: str | None = None
+    weight: float = 1.0
 
     @property
     def abstains(self) -> bool:

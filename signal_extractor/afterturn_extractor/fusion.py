@@ -52,14 +52,16 @@ def from_feedback(part: NextStatePart) -> Judgement:
         told = hints.from_correction(part.text)
     elif kind != "preferred" and part.text and verdict != 1:
         told = hints.from_sentences(read(part.text, None, "").directives, source)
-    return Judgement(verdict, source, (verdict,), kind, told)
+    weight = part.weight if source == "outcome" else 1.0
+    return Judgement(verdict, source, (verdict,), kind, told, weight=weight)
 
 
 def fuse(parts: Sequence[Judgement]) -> Judgement:
     """Return the judgement of the weightiest source that has a verdict; its latest part wins.
 
-    Parts are in order of arrival. Hints come from every part that does not contradict the verdict. The flag
-    "disagreement" is set where another part has the opposite verdict. Raises ValueError for no parts.
+    Parts are in order of arrival. The weight is the deciding part's. Hints come from every part that does not
+    contradict the verdict. The flag "disagreement" is set where another part has the opposite verdict. Raises
+    ValueError for no parts.
     """
     if not parts:
         raise ValueError("nothing to fuse")
@@ -76,6 +78,7 @@ def fuse(parts: Sequence[Judgement]) -> Judgement:
         told,
         flags | {"disagreement"} if opposed else flags,
         next((part.judged_by for part in parts if part.judged_by), None),
+        deciding.weight,
     )
 
 

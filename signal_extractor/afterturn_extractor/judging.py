@@ -71,7 +71,11 @@ def judge_turn(
         judgement, word = weigh(case.evidence, judge), case.word
         if word is not None:
             judgement = replace(
-                judgement, verdict=word.verdict, source="explicit", rationale="set by an administrator"
+                judgement,
+                verdict=word.verdict,
+                source="explicit",
+                rationale="set by an administrator",
+                weight=1.0,
             )
         with database.write() as session:
             signal = lifecycle.save_signal(session, turn_id, _draft(judgement), evidence_of=case.observed_at)
@@ -98,4 +102,5 @@ def _draft(judgement: Judgement) -> SignalDraft:
         flags=tuple(sorted(judgement.flags - {"disagreement"})),
         disagreement="disagreement" in judgement.flags,
         judged_by=judgement.judged_by,
+        weight=judgement.weight,
     )

@@ -148,4 +148,4 @@ def _tools(offered: list[dict[str, Any]]) -> tuple[Tool, ...]:
 
 def _part(row: NextState) -> NextStatePart:
     kind = cast(FeedbackKind, row.kind) if row.kind in _KINDS else None
-    return NextStatePart(cast(PartRole, row.role), row.text, row.value, kind)
+    return NextStatePart(cast(PartRole, row.role), row.text, row.value, kind, row.weight)

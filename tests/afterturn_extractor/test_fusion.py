@@ -64,6 +64,30 @@ def test_the_latest_of_one_source_wins() -> None:
     assert fuse([said(-1, "explicit"), said(1, "explicit")]).verdict == 1
 
 
+def outcome(value: float, weight: float) -> Judgement:
+    return from_feedback(NextStatePart("outcome", "", value, "outcome", weight))
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5, 0.25, 0.125])
+def test_the_weight_of_an_outcome_leaves_its_verdict_alone(weight: float) -> None:
+    assert (outcome(0.7, weight).verdict, outcome(0.7, weight).weight) == (1, weight)
+    assert (outcome(0.3, weight).verdict, outcome(0.3, weight).weight) == (-1, weight)
+
+
+def test_the_weight_is_that_of_the_part_that_decides() -> None:
+    assert fuse([said(-1, "judge"), outcome(1.0, 0.25)]).weight == 0.25
+    assert fuse([outcome(0.0, 0.5), outcome(1.0, 0.25)]).weight == 0.25
+    assert fuse([outcome(1.0, 0.25), outcome(0.0, 0.5)]).weight == 0.5
+    for parts in ([outcome(1.0, 0.25), feedback("thumb", 1)], [feedback("thumb", 1), outcome(1.0, 0.25)]):
+        assert (fuse(parts).source, fuse(parts).weight) == ("explicit", 1.0)
+    # A remark without an opinion leaves the word to the outcome.
+    assert fuse([outcome(1.0, 0.25), said(None, "explicit")]).weight == 0.25
+
+
+def test_only_outcomes_have_less_than_the_whole_weight() -> None:
+    assert from_feedback(NextStatePart("feedback", "", 1, "thumb", 0.5)).weight == 1.0
+
+
 def test_no_verdict_leaves_the_word_to_the_next_source() -> None:
     fused = fuse([said(None, "judge"), said(-1, "rules", "Be brief")])
     assert (fused.verdict, fused.source) == (-1, "rules")

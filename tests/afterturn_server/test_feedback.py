@@ -119,8 +119,8 @@ def test_a_sessions_outcome_fades_backwards(stack, post):
     headers = {"X-Session-Id": "mine"}
     turns = [stack.chat([{"role": "user", "content": str(n)}], headers=headers)["turn_id"] for n in range(6)]
     assert post(session_id="mine", kind="outcome", value=1)[0] == 201
-    values = [[value for _, _, value, _ in following(stack, turn_id)] for turn_id in turns]
-    assert values == [[], [], [0.5625], [0.625], [0.75], [1.0]]
+    heard = [[(p["value"], p["weight"]) for p in stack.turn(turn_id)["next_state"]] for turn_id in turns]
+    assert heard == [[], [], [(1.0, 0.125)], [(1.0, 0.25)], [(1.0, 0.5)], [(1.0, 1.0)]]
     assert sorted(stack.wake.heard(4)) == sorted(turns[2:])
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from afterturn_trainer.losses import Gathered, Streams, exact_kl, gather, hint_term, turn_terms, verdict_term
+from afterturn_trainer.sample import make_sample
 from afterturn_trainer.settings import LearningSettings
 
 KNOBS = LearningSettings(w_rl=0.5, w_opd=2.0, beta=0.25, length_norm=256)
@@ -53,6 +54,17 @@ def test_a_criticised_turn_is_not_clipped_where_it_became_likelier() -> None:
     # A = −1: −min(−ρ, −clip(ρ)) = max(ρ, clip(ρ)) = 1.2, .8, 2.0; sum 4.0.
     loss = verdict_term(logs(0.6, 0.2, 0.2), three_tokens(-1.0), KNOBS)
     assert float(loss) == pytest.approx(4.0 / 256, abs=1e-7)
+
+
+def test_an_outcomes_weight_scales_the_verdict_term_and_not_the_hint_term() -> None:
+    # r = −1, baseline −.5: A = −.5; a quarter of it is −.125. ρ = 1.2, .8, 2.0 as above: .125·4.0 = .5.
+    sample = make_sample("t", [1], [4, 5, 2], [-1.0] * 3, verdict=-1, baseline=-0.5, weight=0.25)
+    assert sample.advantage == -0.125
+    streams = replace(three_tokens(sample.advantage), hint_TK=torch.full((3, 2), 0.1))
+    terms = turn_terms(now(logs(0.6, 0.2, 0.2), streams.old_TK), streams, KNOBS)
+    # Weights .5 and 2; the hint term is −6·.1 whatever the weight.
+    assert float(terms.verdict) == pytest.approx(0.5 * 0.5 / 256, abs=1e-7)
+    assert float(terms.hint) == pytest.approx(2 * -0.6 / 256, abs=1e-7)
 
 
 def test_clipped_tokens_carry_no_gradient() -> None:

@@ -19,6 +19,14 @@ def test_advantage_is_the_verdict_less_the_baseline() -> None:
     assert plain(verdict=1, baseline=-0.25).advantage == 1.25
 
 
+def test_the_weight_makes_the_advantage_smaller() -> None:
+    assert plain(verdict=-1, baseline=-0.25, weight=0.5).advantage == -0.375
+    assert plain(verdict=1, baseline=-0.25, weight=0.125).advantage == 0.15625
+    for weight in (0.0, -0.5, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="weight"):
+            plain(weight=weight)
+
+
 @pytest.mark.parametrize("verdict", [0, None])
 def test_no_verdict_fills_no_verdict_term(verdict: int | None) -> None:
     sample = plain(verdict=verdict)

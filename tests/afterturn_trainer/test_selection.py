@@ -59,6 +59,15 @@ def test_the_baseline_comes_from_earlier_verdicts(turn: LoadedTurn, tokenizer: T
     assert selected([turn], tokenizer).samples[0].advantage == -1.0
 
 
+def test_an_outcomes_weight_reaches_the_advantage_and_no_hint(turn: LoadedTurn, tokenizer: Tokenizer) -> None:
+    """A quarter of −1 + 16/48 = −2/3."""
+    earlier = (1,) * 8 + (-1,) * 24
+    whole = selected([turn], tokenizer, earlier=earlier).samples[0]
+    quarter = selected([replace(turn, weight=0.25)], tokenizer, earlier=earlier).samples[0]
+    assert quarter.advantage == pytest.approx(-1 / 6)
+    assert replace(quarter, advantage=whole.advantage) == whole
+
+
 @pytest.mark.parametrize(("versions_back", "stale"), [(0, False), (2, False), (3, True), (None, True)])
 def test_old_turns_lose_their_verdict_and_keep_their_hints(
     turn: LoadedTurn, tokenizer: Tokenizer, versions_back: int | None, stale: bool

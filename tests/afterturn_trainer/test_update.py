@@ -39,6 +39,34 @@ def test_a_single_verdict_moves_its_reply_in_its_direction(verdict: int) -> None
     assert verdict * (mean_logprob(policy, sample) - before) > 0.01
 
 
+def test_an_outcomes_weight_is_in_the_verdict_stream_and_in_no_hint() -> None:
+    """Three tokens that the policy itself sampled, so c = 1: A = (1 + .25)·.5 = .625 on each."""
+    policy = tiny_policy()
+    prompt, reply = (5, 6, 7), (11, 12, 2)
+    logprobs = reply_logprobs(policy, prompt, reply)
+    whole, half = (
+        fill(
+            policy,
+            make_sample(
+                "t",
+                prompt,
+                reply,
+                logprobs,
+                verdict=1,
+                baseline=-0.25,
+                weight=weight,
+                teacher_prompts=[(*prompt, 40, 41)],
+            ),
+            SETTINGS,
+        ).streams
+        for weight in (1.0, 0.5)
+    )
+    assert whole.verdict_T.tolist() == pytest.approx([1.25] * 3, abs=1e-5)
+    assert half.verdict_T.tolist() == pytest.approx([0.625] * 3, abs=1e-5)
+    assert half.hint_TK.any()
+    assert torch.equal(half.hint_TK, whole.hint_TK)
+
+
 def test_a_one_sided_batch_still_pushes() -> None:
     """B20: four praised turns, zero variance, no 0/0."""
     policy = tiny_policy()

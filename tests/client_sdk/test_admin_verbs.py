@@ -219,6 +219,7 @@ def test_turns_and_sessions(client: Afterturn, server: ScriptedServer) -> None:
             "verdict": -1,
             "votes": [-1, None],
             "hints": [{"text": "shorter", "source": "rules"}],
+            "weight": 0.25,
         },
     }
     server.reply("GET /admin/api/turns", Reply(body={"data": [turn], "next": None}))
@@ -231,6 +232,7 @@ def test_turns_and_sessions(client: Afterturn, server: ScriptedServer) -> None:
     assert listed.signal is not None
     assert (listed.signal.verdict, listed.signal.votes) == (-1, (-1, None))
     assert listed.signal.hints[0].text == "shorter"
+    assert (listed.signal.weight, Signal().weight) == (0.25, 1.0)
     assert listed.next_state[0].believed
     assert isinstance(listed.signal, Signal)
     assert client.turns.get("t1").signal is None

@@ -36,7 +36,8 @@ class LoadedTurn:
 
     adapter: name of the adapter that sampled it, `base` for none; folder: where that adapter lies, None for
     the base model or when its files are gone. versions_back: distance along the lineage of the round's
-    parent, None when the adapter is not an ancestor (the agent was rolled back since).
+    parent, None when the adapter is not an ancestor (the agent was rolled back since). weight: of the
+    verdict, not of the hints.
     """
 
     turn_id: str
@@ -50,6 +51,7 @@ class LoadedTurn:
     told: Told | None
     verdict: int | None
     hints: tuple[str, ...]
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def _load(session: Session, turn: Turn, signal: Signal, lineage: Sequence[Adapte
         else last_told(load_history(session, turn.history_digest)),
         verdict=signal.verdict,
         hints=tuple(sorted({hint["text"] for hint in signal.hints if hint["text"].strip()}, key=_brief)),
+        weight=signal.weight,
     )
 
 

@@ -18,7 +18,7 @@ class Sample:
     reply_ids: the ids the engine sampled [T], the end-of-turn token included if it was sampled.
     engine_logprobs: the engine's raw log-probability of each [T], nats.
     loss_mask: False for tokens the policy did not choose (grammar-forced, client-inserted) [T].
-    advantage: verdict minus baseline for +-1 turns, None without a verdict term.
+    advantage: (verdict minus baseline) times the verdict's weight for +-1 turns, None without a verdict term.
     teacher_prompts: the prompt with one hint each, shortest hint first; empty without hints.
     stale: sampled too many versions back; the verdict term is left out, hints stay.
     """
@@ -72,17 +72,21 @@ def make_sample(
     *,
     verdict: int | None = None,
     baseline: float = 0.0,
+    weight: float = 1.0,
     teacher_prompts: Sequence[Sequence[int]] = (),
     loss_mask: Sequence[bool] | None = None,
     stale: bool = False,
 ) -> Sample:
     """Build a sample from a turn's and a signal's plain values; a verdict of 0 or None fills no verdict term.
 
-    Raises Misaligned when arrays do not fit together (they are never padded) and ValueError for a verdict
-    outside {-1, 0, +1}.
+    `weight` makes the advantage smaller and nothing else: hints count in full. Raises Misaligned when arrays
+    do not fit together (they are never padded) and ValueError for a verdict outside {-1, 0, +1} or a weight
+    outside (0, 1].
     """
     if verdict not in (-1, 0, 1, None):
         raise ValueError(f"turn {turn_id}: verdict {verdict!r} is none of -1, 0, 1, None")
+    if not 0.0 < weight <= 1.0:
+        raise ValueError(f"turn {turn_id}: weight {weight!r} is not above 0 and at most 1")
     sign: Literal[-1, 1] | None = 1 if verdict == 1 else -1 if verdict == -1 else None
     return Sample(
         turn_id=turn_id,
@@ -91,7 +95,7 @@ def make_sample(
         engine_logprobs=tuple(engine_logprobs),
         loss_mask=tuple(loss_mask) if loss_mask is not None else (True,) * len(reply_ids),
         verdict=sign,
-        advantage=None if sign is None else sign - baseline,
+        advantage=None if sign is None else (sign - baseline) * weight,
         teacher_prompts=tuple(tuple(prompt) for prompt in teacher_prompts),
         stale=stale,
     )

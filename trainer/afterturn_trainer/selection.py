@@ -97,6 +97,7 @@ def select(
                 turn.logprobs,
                 verdict=turn.verdict,
                 baseline=baseline,
+                weight=turn.weight,
                 teacher_prompts=teachers,
                 stale=unchecked or too_old,
             )

@@ -22,6 +22,7 @@ class Piece:
     text: str
     kind: str | None = None
     value: float | None = None
+    weight: float = 1.0
 
 
 def observe(session: Session, turn_id: str, source_id: str, pieces: Sequence[Piece]) -> None:
@@ -108,6 +109,7 @@ def add_feedback(session: Session, turn_id: str, feedback_id: str, piece: Piece)
             text=piece.text,
             kind=piece.kind,
             value=piece.value,
+            weight=piece.weight,
             believed=True,
         )
     )

@@ -27,7 +27,8 @@ _MOVED = (
 
 @dataclass(frozen=True)
 class SignalDraft:
-    """What a judge made of a turn; `verdict` is None when it knows nothing."""
+    """What a judge made of a turn; `verdict` is None when it knows nothing. `weight` is the verdict's in
+    training, above 0 and at most 1."""
 
     verdict: int | None
     source: str
@@ -37,6 +38,7 @@ class SignalDraft:
     flags: tuple[str, ...] = ()
     disagreement: bool = False
     judged_by: str | None = None  # model and prompt version, if a model judged
+    weight: float = 1.0
 
 
 def save_signal(
@@ -62,6 +64,7 @@ def save_signal(
         turn_id=turn_id,
         revision=turn.signal_revision + 1,
         verdict=draft.verdict,
+        weight=draft.weight,
         source=draft.source,
         votes=list(draft.votes),
         rationale=draft.rationale,

@@ -7,8 +7,8 @@ from tests.afterturn_core.lifecycle.steps import adapter_of, claim, judge, lease
 from afterturn_core import lifecycle
 from afterturn_core.columns import utc_now
 from afterturn_core.errors import NotFound
-from afterturn_core.lifecycle import Piece
-from afterturn_core.models import NextState
+from afterturn_core.lifecycle import Piece, SignalDraft
+from afterturn_core.models import NextState, Turn
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,22 @@ def test_new_evidence_that_says_the_same_leaves_a_trained_turn_trained(stored):
     stored.add_next_state(turn_id, "Really, much too long.")
     assert stored.load(turn_id).state == "observed"
     assert judge(stored, turn_id, -1).revision == 2
+    assert stored.load(turn_id).state == "trained"
+    assert adapter_of(stored, adapter.id).marks == []
+
+
+def test_another_weight_of_the_same_verdict_leaves_a_trained_turn_trained(stored):
+    (turn_id,), adapter = trained(stored)
+    piece = Piece("outcome", "", "outcome", 0.0, 0.25)
+    with stored.database.write() as session:
+        lifecycle.add_feedback(session, turn_id, "f", piece)
+        stamp = session.get_one(Turn, turn_id).observed_at
+        draft = SignalDraft(-1, "outcome", weight=0.25)
+        signal = lifecycle.save_signal(session, turn_id, draft, evidence_of=stamp)
+    with stored.database.read() as session:
+        (row,) = session.exec(select(NextState).where(NextState.source_id == "f")).all()
+    assert (row.value, row.weight) == (0.0, 0.25)
+    assert (signal.revision, signal.weight) == (2, 0.25)
     assert stored.load(turn_id).state == "trained"
     assert adapter_of(stored, adapter.id).marks == []
 
