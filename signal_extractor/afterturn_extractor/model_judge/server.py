@@ -51,6 +51,7 @@ class JudgeServer:
             max_retries=0,
         )
         self._schema_works = True
+        self._failure = ""  # the last one, for those who are not let through because of it
         self.rest = Rest(trial_s=settings.judge_timeout_s)
 
     def close(self) -> None:
@@ -80,7 +81,7 @@ class JudgeServer:
         except openai.APITimeoutError as error:
             raise JudgeAway(f"the judge did not answer in {self._settings.judge_timeout_s:g} s") from error
         except openai.OpenAIError as error:
-            raise JudgeAway(f"the judge cannot be asked: {type(error).__name__}: {error}") from error
+            raise JudgeAway(f"the judge cannot be asked: {_told(error)}") from error
 
     def _complete(self, asked: Prompt, seed: int) -> ChatCompletion:
         self._wait()
@@ -105,9 +106,11 @@ class JudgeServer:
             self.rest.answered()  # it is there, and says something about this question
             raise
         except openai.APIStatusError as error:
+            self._failure = _told(error)
             self.rest.failed(retry_after_s(error.response.headers))
             raise
-        except openai.OpenAIError:
+        except openai.OpenAIError as error:
+            self._failure = _told(error)
             self.rest.failed()
             raise
         self.rest.answered()
@@ -117,9 +120,13 @@ class JudgeServer:
         waited_s = 0.0
         while left_s := self.rest.ask():
             if waited_s + left_s > WAITED_S:
-                raise JudgeAway(f"the judge is left alone for another {left_s:.0f} s")
+                raise JudgeAway(f"the judge cannot be asked for another {left_s:.0f} s: {self._failure}")
             time.sleep(left_s)
             waited_s += left_s
+
+
+def _told(error: openai.OpenAIError) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _passes(error: BaseException) -> bool:

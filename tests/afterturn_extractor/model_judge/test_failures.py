@@ -130,7 +130,7 @@ def test_a_server_that_asks_for_an_hour_is_not_asked_again_by_anybody(stored: St
     turns = [stored.observed(f"{UNCLEAR} {number}") for number in range(3)]
     with judging(stored, app) as judge:
         for turn_id in turns:
-            with pytest.raises(JudgeAway):
+            with pytest.raises(JudgeAway, match=r"cannot be asked.*RateLimitError"):
                 judge_turn(stored.database, judge, turn_id)
     assert len(app.state.engine.received) == 1
 
