@@ -45,8 +45,11 @@ class StoredTurns:
         held_out: bool = False,
         called: tuple[str, str] | None = None,
         tools: list[dict[str, object]] | None = None,
+        parent_id: str | None = None,
+        after: list[dict[str, object]] | None = None,
     ) -> str:
-        """An open turn of `session_id`, by default of a session of its own; `called`: name and arguments."""
+        """An open turn of `session_id`, by default of a session of its own; `called`: name and arguments;
+        `after`: messages behind the request, as they are where a turn goes on from `parent_id`."""
         message: dict[str, object] = {"role": "assistant", "content": reply}
         if called is not None:
             function = {"name": called[0], "arguments": called[1]}
@@ -69,7 +72,8 @@ class StoredTurns:
                 finish_reason="stop",
                 link_key=new_id("link"),
                 prompt_key=new_id("prompt"),
-                history_digest=store_history(session, [{"role": "user", "content": request}]),
+                parent_id=parent_id,
+                history_digest=store_history(session, [{"role": "user", "content": request}, *(after or [])]),
                 reply_digest=store_content(session, message),
                 tools_digest=None if tools is None else store_content(session, tools),
                 prompt_tail=b"",

@@ -13,6 +13,7 @@ RoundState = Literal["claimed", "training", "gating", "published", "rejected", "
 AdapterState = Literal["candidate", "published", "rejected", "retired"]
 TurnKind = Literal["main", "side"]
 NextStateRole = Literal["tool", "user", "feedback", "outcome"]
+FIX = "fix"  # kind of an outcome that says how a call that failed was put right later
 
 RUNNING_ROUNDS: tuple[RoundState, ...] = ("claimed", "training", "gating")
 

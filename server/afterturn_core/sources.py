@@ -8,7 +8,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from .history import load_content
-from .models import NextState, Turn
+from .models import FIX, NextState, Turn
 
 USER, TOOL = "user", "tool"
 
@@ -21,6 +21,7 @@ def sources_of(session: Session, turns: Sequence[Turn]) -> dict[str, str]:
         col(NextState.turn_id).in_([turn.id for turn in turns]),
         col(NextState.believed).is_(True),
         col(NextState.withdrawn).is_(False),
+        col(NextState.kind).is_distinct_from(FIX),  # that is the tools' word too
     )
     for turn_id, role in session.exec(believed).all():
         roles.setdefault(turn_id, set()).add(role)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 Verdict = Literal[-1, 0, 1]
 Source = Literal["explicit", "outcome", "judge", "rules"]
 PartRole = Literal["tool", "user", "feedback", "outcome"]
-FeedbackKind = Literal["thumb", "score", "correction", "preferred", "comment", "outcome"]
+FeedbackKind = Literal["thumb", "score", "correction", "preferred", "comment", "outcome", "fix"]
 
 HINTS_KEPT: Final = 3
 CONTEXT_MESSAGES: Final = 6  # before the turn, that a judge is shown at most

@@ -27,7 +27,7 @@ def from_feedback(part: NextStatePart) -> Judgement:
     """Return what one feedback or outcome part says; raises MalformedFeedback where it says nothing readable.
 
     A thumb's value is ±1. A correction and a preferred reply imply -1, and the correction is a hint; the
-    preferred text is a demonstration, not a hint.
+    preferred text is a demonstration, not a hint. A fix is a hint and no verdict.
     """
     source: Source = "outcome" if part.kind == "outcome" or part.role == "outcome" else "explicit"
     kind = part.kind or part.role
@@ -44,6 +44,8 @@ def from_feedback(part: NextStatePart) -> Judgement:
             verdict = from_value(part.value)
         case "correction" | "preferred":
             verdict = -1
+        case "fix":
+            return Judgement(None, source, (), kind, (Hint(part.text, source),))
         case "comment":
             verdict = read(part.text, None, "").verdict
         case _:
@@ -60,15 +62,15 @@ def fuse(parts: Sequence[Judgement]) -> Judgement:
     """Return the judgement of the weightiest source that has a verdict; its latest part wins.
 
     Parts are in order of arrival. The weight is the deciding part's. Hints come from every part that does not
-    contradict the verdict. The flag "disagreement" is set where another part has the opposite verdict. Raises
-    ValueError for no parts.
+    contradict the verdict, and beside +1 only from those that have one. The flag "disagreement" is set where
+    another part has the opposite verdict. Raises ValueError for no parts.
     """
     if not parts:
         raise ValueError("nothing to fuse")
     ranked = [part for source in ORDER for part in reversed(parts) if part.source == source]
     deciding = next((part for part in ranked if part.verdict is not None), ranked[0])
     opposed = [part for part in parts if _contradict(part.verdict, deciding.verdict)]
-    told = _hints(part for part in ranked if not _contradict(part.verdict, deciding.verdict))
+    told = _hints(part for part in ranked if _may_correct(part, deciding))
     flags = frozenset[str]().union(*(part.flags for part in parts))
     return Judgement(
         deciding.verdict,
@@ -80,6 +82,13 @@ def fuse(parts: Sequence[Judgement]) -> Judgement:
         next((part.judged_by for part in parts if part.judged_by), None),
         deciding.weight,
     )
+
+
+def _may_correct(part: Judgement, deciding: Judgement) -> bool:
+    """Whether hints of a part stand beside the verdict; nothing is corrected of what was good by one that had
+    no opinion."""
+    opposed = _contradict(part.verdict, deciding.verdict)
+    return not opposed and not (deciding.verdict == 1 and part.verdict is None)
 
 
 def _contradict(one: Verdict | None, other: Verdict | None) -> bool:

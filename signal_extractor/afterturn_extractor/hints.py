@@ -55,15 +55,17 @@ def hint_text(sentence: str) -> str:
 
     Empty if nothing is left that could instruct.
     """
-    text = clean(sentence)
-    text = _LONG_QUOTATION.sub("", text)
-    text = _SECRET_VALUE.sub(r"\1\2[removed]", _SECRETS.sub("[removed]", text))
-    if masking.installed():  # what the patterns above do not know
-        text = masking.mask(text).text
+    text = without_secrets(_LONG_QUOTATION.sub("", clean(sentence)))
     text = _without_pleasantries(" ".join(text.split()))
     if len(text) > LONGEST:
         text = text[:LONGEST].rsplit(" ", 1)[0].rstrip(_EDGE) + " …"
     return text[:1].upper() + text[1:] if len(text) > 1 else ""
+
+
+def without_secrets(text: str) -> str:
+    """Return a text in which what looks like a secret or personal data is replaced."""
+    text = _SECRET_VALUE.sub(r"\1\2[removed]", _SECRETS.sub("[removed]", text))
+    return masking.mask(text).text if masking.installed() else text  # what the patterns do not know
 
 
 def _without_pleasantries(text: str) -> str:

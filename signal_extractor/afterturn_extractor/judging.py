@@ -11,10 +11,11 @@ from afterturn_core.database import Database
 from afterturn_core.errors import NotFound
 from afterturn_core.lifecycle import SignalDraft
 from afterturn_core.masking import EXCLUDED
-from afterturn_core.models import Turn
+from afterturn_core.models import FIX, Turn
 from afterturn_core.settings import Settings
 from afterturn_extractor import fusion, private, rules
 from afterturn_extractor.evidence import Evidence, Judgement
+from afterturn_extractor.load_calls import Told, load_fixes
 from afterturn_extractor.load_evidence import load_case
 from afterturn_extractor.model_judge.judge import ModelJudge
 
@@ -45,7 +46,9 @@ def weigh(evidence: Evidence, judge: Judge | None) -> Judgement:
         fusion.from_feedback(part) for part in evidence.next_state if part.role in ("feedback", "outcome")
     ]
     if judge is not None:
-        parts.append(judge(evidence))
+        # How a call was put right later is no reaction to the turn.
+        followed = tuple(part for part in evidence.next_state if part.kind != FIX)
+        parts.append(judge(replace(evidence, next_state=followed)))
     return fusion.fuse(parts) if parts else Judgement(None, "explicit", rationale="no feedback")
 
 
@@ -53,6 +56,8 @@ def judge_turn(
     database: Database, judge: Judge | None, turn_id: str, *, without_secrets: bool = False
 ) -> str | None:
     """Judge an observed turn and store the signal; doing it again changes nothing.
+
+    Earlier turns whose failed calls it put right are told so and judged again.
 
     `without_secrets`: a turn that said a secret, or heard one, is excluded from training.
 
@@ -62,6 +67,7 @@ def judge_turn(
         with database.read() as session:
             # What is committed after this look changes the stamp, and the turn is judged again.
             case = load_case(session, turn_id)
+            told = load_fixes(session, turn_id, case.evidence) if case.state == "observed" else None
         if case.state != "observed":
             return None  # a message that came twice: a judge may cost money
         if without_secrets and private.teaches_a_secret(case.evidence):
@@ -78,6 +84,7 @@ def judge_turn(
                 weight=1.0,
             )
         with database.write() as session:
+            put_right = [] if told is None else _tell(session, told)
             signal = lifecycle.save_signal(session, turn_id, _draft(judgement), evidence_of=case.observed_at)
             state = None if signal is None else _state(session, turn_id)
     except NotFound:
@@ -85,7 +92,16 @@ def judge_turn(
         return None
     if state is not None:
         log.info("judged", turn=turn_id, state=state, verdict=judgement.verdict, source=judgement.source)
+    for earlier in put_right:
+        judge_turn(database, judge, earlier, without_secrets=without_secrets)
     return state
+
+
+def _tell(session: Session, told: Told) -> list[str]:
+    """Tell earlier turns how their calls were put right; returns those to which that is news."""
+    return [
+        fix.turn_id for fix in told.fixes if lifecycle.add_fix(session, fix.turn_id, told.source_id, fix.hint)
+    ]
 
 
 def _state(session: Session, turn_id: str) -> str:

@@ -20,7 +20,16 @@ from .adapters import (
     rollback_target,
 )
 from .claims import HELD_OUT_SHARE, RoundPlan, claim_round, claimable, is_held_out, served_base
-from .evidence import Piece, add_feedback, believe, exclude, observe, settle_session, withdraw_feedback
+from .evidence import (
+    Piece,
+    add_feedback,
+    add_fix,
+    believe,
+    exclude,
+    observe,
+    settle_session,
+    withdraw_feedback,
+)
 from .leases import Lease, acquire_lease, heartbeat, release_lease, release_left_behind
 from .outcomes import (
     MAX_ATTEMPTS,
@@ -45,6 +54,7 @@ __all__ = [
     "SignalDraft",
     "acquire_lease",
     "add_feedback",
+    "add_fix",
     "believe",
     "burn_version",
     "cancel",

@@ -9,7 +9,7 @@ from sqlmodel import Session, col, select
 from ..columns import utc_now
 from ..errors import Conflict
 from ..ids import new_id
-from ..models import Conversation, NextState, Turn
+from ..models import FIX, Conversation, NextState, Turn
 from ..synthetic import is_synthetic
 from .compare_and_set import move
 
@@ -100,11 +100,13 @@ def settle_session(session: Session, session_id: str, *, ended: bool) -> list[st
 
 def add_feedback(session: Session, turn_id: str, feedback_id: str, piece: Piece) -> None:
     """An explicit event or outcome reached this turn: it counts at once, also after training."""
+    rows = next_states(session, turn_id)
     session.add(
         NextState(
             id=new_id("next"),
             turn_id=turn_id,
             source_id=feedback_id,
+            position=1 + max((row.position for row in rows if row.source_id == feedback_id), default=-1),
             role=piece.role,
             text=piece.text,
             kind=piece.kind,
@@ -115,6 +117,23 @@ def add_feedback(session: Session, turn_id: str, feedback_id: str, piece: Piece)
     )
     session.flush()
     _mark_observed(session, turn_id)
+
+
+def add_fix(session: Session, turn_id: str, source_id: str, hint: str) -> bool:
+    """A later turn got right what this one's call got wrong, as the request of turn `source_id` shows.
+
+    Only where the turn still waits for a round, or for a verdict: nothing was wrong with what was trained.
+    Returns whether it is news: the first fix is the one that counts.
+    """
+    # Locked, so that neither a claim nor an erasure comes between this look and the change.
+    locked = select(Turn.id, Turn.state).where(col(Turn.id).in_((turn_id, source_id)))
+    states = dict(session.exec(locked.order_by(Turn.id).with_for_update()).all())
+    if source_id not in states or states.get(turn_id) not in ("observed", "judged", "abstained"):
+        return False
+    if any(row.kind == FIX for row in next_states(session, turn_id)):
+        return False
+    add_feedback(session, turn_id, source_id, Piece("outcome", hint, FIX))
+    return True
 
 
 def withdraw_feedback(session: Session, feedback_id: str) -> list[str]:
