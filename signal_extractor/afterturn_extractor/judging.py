@@ -15,7 +15,7 @@ from afterturn_core.models import FIX, Turn
 from afterturn_core.settings import Settings
 from afterturn_extractor import fusion, private, rules
 from afterturn_extractor.evidence import Evidence, Judgement
-from afterturn_extractor.load_calls import Told, load_fixes
+from afterturn_extractor.load_calls import load_fixes
 from afterturn_extractor.load_evidence import load_case
 from afterturn_extractor.model_judge.judge import ModelJudge
 
@@ -84,7 +84,9 @@ def judge_turn(
                 weight=1.0,
             )
         with database.write() as session:
-            put_right = [] if told is None else _tell(session, told)
+            put_right = []
+            if told is not None:
+                put_right = lifecycle.add_fixes(session, turn_id, told.source_id, told.hints)
             signal = lifecycle.save_signal(session, turn_id, _draft(judgement), evidence_of=case.observed_at)
             state = None if signal is None else _state(session, turn_id)
     except NotFound:
@@ -95,13 +97,6 @@ def judge_turn(
     for earlier in put_right:
         judge_turn(database, judge, earlier, without_secrets=without_secrets)
     return state
-
-
-def _tell(session: Session, told: Told) -> list[str]:
-    """Tell earlier turns how their calls were put right; returns those to which that is news."""
-    return [
-        fix.turn_id for fix in told.fixes if lifecycle.add_fix(session, fix.turn_id, told.source_id, fix.hint)
-    ]
 
 
 def _state(session: Session, turn_id: str) -> str:

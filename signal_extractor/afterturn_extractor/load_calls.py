@@ -11,7 +11,7 @@ from afterturn_core.deposit import Json
 from afterturn_core.history import load_history, unpack_content
 from afterturn_core.models import Content, NextState, Turn
 from afterturn_extractor.evidence import Evidence, ToolCall
-from afterturn_extractor.fixed_calls import Called, Calls, Fix, fixes
+from afterturn_extractor.fixed_calls import Called, Calls, fixes
 from afterturn_extractor.load_evidence import text_of
 from afterturn_extractor.tool_reading import ERROR, PROGRESS
 from afterturn_extractor.tool_results import read_tool
@@ -23,10 +23,10 @@ _NO_WORD: Final = re.compile(r"[\W_]")  # clients change the punctuation of call
 
 @dataclass(frozen=True)
 class Told:
-    """Fixes, and the turn whose request showed that they worked."""
+    """Hints by the turns that they are for, and the turn whose request showed that they work."""
 
     source_id: str
-    fixes: tuple[Fix, ...]
+    hints: dict[str, str]
 
 
 def may_fix(evidence: Evidence) -> bool:
@@ -66,7 +66,7 @@ def load_fixes(session: Session, turn_id: str, evidence: Evidence) -> Told | Non
         chain.append(Calls(at, _called(unpack_content(body), steps)))
         at = parent_id
     put_right = fixes(chain[0], chain[1:]) if chain else []
-    return Told(follower.id, tuple(put_right)) if put_right else None
+    return Told(follower.id, {fix.turn_id: fix.hint for fix in put_right}) if put_right else None
 
 
 @dataclass(frozen=True)

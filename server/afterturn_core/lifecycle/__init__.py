@@ -23,7 +23,7 @@ from .claims import HELD_OUT_SHARE, RoundPlan, claim_round, claimable, is_held_o
 from .evidence import (
     Piece,
     add_feedback,
-    add_fix,
+    add_fixes,
     believe,
     exclude,
     observe,
@@ -54,7 +54,7 @@ __all__ = [
     "SignalDraft",
     "acquire_lease",
     "add_feedback",
-    "add_fix",
+    "add_fixes",
     "believe",
     "burn_version",
     "cancel",

@@ -1,6 +1,6 @@
 """What came after a turn, and which of it counts: turns open → observed, or excluded."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import update
@@ -119,21 +119,26 @@ def add_feedback(session: Session, turn_id: str, feedback_id: str, piece: Piece)
     _mark_observed(session, turn_id)
 
 
-def add_fix(session: Session, turn_id: str, source_id: str, hint: str) -> bool:
-    """A later turn got right what this one's call got wrong, as the request of turn `source_id` shows.
+def add_fixes(session: Session, fixed_by: str, source_id: str, hints: Mapping[str, str]) -> list[str]:
+    """Turn `fixed_by` got right what calls of earlier turns got wrong, as the request of turn `source_id`
+    shows; `hints` by the earlier turns' ids.
 
-    Only where the turn still waits for a round, or for a verdict: nothing was wrong with what was trained.
-    Returns whether it is news: the first fix is the one that counts.
+    Only those that still wait for a round, or for a verdict, are told: nothing was wrong with what was
+    trained. The first fix of a turn is the one that counts. Returns those to which it is news.
     """
-    # Locked, so that neither a claim nor an erasure comes between this look and the change.
-    locked = select(Turn.id, Turn.state).where(col(Turn.id).in_((turn_id, source_id)))
-    states = dict(session.exec(locked.order_by(Turn.id).with_for_update()).all())
-    if source_id not in states or states.get(turn_id) not in ("observed", "judged", "abstained"):
-        return False
-    if any(row.kind == FIX for row in next_states(session, turn_id)):
-        return False
-    add_feedback(session, turn_id, source_id, Piece("outcome", hint, FIX))
-    return True
+    # Locked, in the order of all who lock several, so that neither a claim nor an erasure comes in between.
+    ids = (*hints, fixed_by, source_id)
+    locked = select(Turn.id, Turn.state).where(col(Turn.id).in_(ids)).order_by(Turn.id).with_for_update()
+    states = dict(session.exec(locked).all())
+    told: list[str] = []
+    if fixed_by not in states or source_id not in states:
+        return told
+    for turn_id, hint in hints.items():
+        waits = states.get(turn_id) in ("observed", "judged", "abstained")
+        if waits and not any(row.kind == FIX for row in next_states(session, turn_id)):
+            add_feedback(session, turn_id, source_id, Piece("outcome", hint, FIX))
+            told.append(turn_id)
+    return told
 
 
 def withdraw_feedback(session: Session, feedback_id: str) -> list[str]:
