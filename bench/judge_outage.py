@@ -222,16 +222,16 @@ def run(how: str, seconds: float, folder: Path) -> Outcome:
 
 def _through(stack: Stack, database: Database, judge: JudgeServer, seconds: float) -> Outcome:
     with Chat(stack.url, stack.api_key) as chat:
-        time.sleep(WARM_S)
+        time.sleep(WARM_S)  # chat as it is without an outage, to compare with
         gone, gone_at = time.monotonic(), utc_now()
         judge.go()
-        time.sleep(seconds)
+        time.sleep(seconds)  # the outage
         during = [took for begun, took in chat.took if begun >= gone]
         before = [took for begun, took in chat.took if begun < gone]
         waiting = _waiting(database)
         judge.come_back()
         back, back_at = time.monotonic(), utc_now()
-        time.sleep(WARM_S)
+        time.sleep(WARM_S)  # chat goes on while what waited is judged
         chat.stop()
     wait_until(lambda: _waiting(database) == 0, "every verdict has arrived", patience_s=PATIENCE_S)
     with database.read() as session:

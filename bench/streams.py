@@ -193,13 +193,13 @@ def measure(streams: int, seconds: int, slow: int) -> dict[str, object]:
             gateway(folder / "data", engine.url) as served,
         ):
             asyncio.run(wave(served, streams, 0, WARM_S))
-            time.sleep(SETTLE_S)
+            time.sleep(SETTLE_S)  # so that what a wave leaves behind is what stays
             before = hold(served)
             httpx.put(f"{engine.url}/scripted/script", content=_script(seconds), verify=False)
             used = served.cpu_s()
             seen, watched, took = asyncio.run(wave(served, streams, slow, seconds))
             used = served.cpu_s() - used
-            time.sleep(SETTLE_S)
+            time.sleep(SETTLE_S)  # as before
             after = hold(served)
             kept = recorded(served, seen)
     expected = seconds * 1000 // TOKEN_MS

@@ -108,7 +108,7 @@ def wait_judged(client: Afterturn, agent: str) -> None:
     for _ in range(600):
         if not any(client.turns.list(agent=agent, state="observed")):
             return
-        time.sleep(0.1)
+        time.sleep(0.1)  # between two questions
     raise RuntimeError("the extractor gave no verdicts within a minute")
 
 
@@ -181,9 +181,9 @@ def _promote_while(client: Afterturn, round_id: str, wanted: int) -> int:
         time.sleep(0.2)  # so that asking does not slow what is measured
     while live is not None and made + 2 <= wanted and not client.rounds.get(round_id).ended:
         client.adapters.rollback("default", to=0)
-        time.sleep(0.7)
+        time.sleep(0.7)  # replies begin on the one and on the other
         client.adapters.promote(live)
-        time.sleep(0.7)
+        time.sleep(0.7)  # as above
         made += 2
     return made
 

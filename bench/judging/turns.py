@@ -78,7 +78,7 @@ def observed_turns(database: Database, count: int) -> ObservedTurns:
             for number, (name, _, role) in enumerate(rows[:count])
             if role == "user" or number % LONG_TOOL_TEXTS
         ]
-        table = NextState.__table__  # type: ignore[attr-defined]
+        table = NextState.__table__  # type: ignore[attr-defined]  # SQLModel makes it
         session.connection().execute(
             update(table).where(table.c.id == bindparam("row")).values(text=bindparam("words")), changed
         )

@@ -132,7 +132,7 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str, deadline: float, log
             with urllib.request.urlopen(f"{url}/health", timeout=5):
                 return
         except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
+            time.sleep(0.5)  # between two looks
     raise ServeError(f"vLLM was not ready after {READY_TIMEOUT_S:.0f} s:\n{_tail(log)}")
 
 
@@ -162,7 +162,7 @@ def _watch(served: Served) -> None:
     while os.getppid() == parent:
         if served.process.poll() is not None:
             raise ServeError(f"vLLM ended with {served.process.returncode}:\n{_tail(served.log)}")
-        time.sleep(1)
+        time.sleep(1)  # between two looks
 
 
 def _interrupt(signum: int, _: object) -> None:

@@ -125,7 +125,7 @@ def _write_atomically(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.replace(path)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no half-written file stays
         aside.unlink(missing_ok=True)
         raise
     folder = os.open(path.parent, os.O_RDONLY)

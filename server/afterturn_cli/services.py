@@ -124,10 +124,12 @@ def _own_context(model: str) -> int | None:
 def _gateway(install: Install) -> Service:
     root = install.gateway_url
     command = _module("afterturn_server")
+    # Unless it is set, by a variable or in the file of settings.
+    own = {} if "gateway_core" in install.settings.model_fields_set else ONLY_GATEWAY
     return Service(
         "gateway",
         command,
-        ONLY_GATEWAY | dict(install.environment),
+        {**install.environment, **own},
         lambda: _succeeds(f"{root}/readyz"),
         _GATEWAY_STOP_S,
         # Not `readyz`: a gateway whose engine or database is away is well.

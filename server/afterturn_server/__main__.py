@@ -20,7 +20,7 @@ from afterturn_core.logs import configure_logs
 from afterturn_core.settings import Settings, load_settings
 
 from .app import create_app
-from .core import share_interpreter
+from .interpreter import share_interpreter
 from .outage import PROBE_S, means_away, reason
 
 GRACE_S = 20  # seconds that running replies get to end after a signal to stop

@@ -1,13 +1,11 @@
-"""The gateway's side of the engine: replicas, adapters that must be there, errors in OpenAI's words."""
+"""The gateway's side of the engine: replicas, and adapters that must be there."""
 
 import asyncio
 import hashlib
-import re
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 import orjson
@@ -15,17 +13,11 @@ from httpx_aiohttp import AiohttpTransport
 from structlog.stdlib import get_logger
 
 from afterturn_core.engine_client import CONNECT_TIMEOUT_S, LOAD_TIMEOUT_S
-from afterturn_core.errors import (
-    AfterturnError,
-    ContextLengthExceeded,
-    EngineError,
-    EngineTimeout,
-    RequestError,
-    Unavailable,
-)
+from afterturn_core.errors import ContextLengthExceeded, EngineError
 from afterturn_core.settings import Settings
 
 from .answers import Json
+from .engine_errors import refusal, told, transport_failure
 from .identity import EngineIdentity, read_identity
 from .patience import Heard, patience
 
@@ -33,11 +25,8 @@ MAX_CONNECTIONS = 1024  # more requests than this at once are not a queue but a 
 KEEP_IDLE_S = 4.0  # below the 5 s after which uvicorn, and so vLLM, closes an idle connection
 IDENTITY_TIMEOUT_S = 5.0
 IDENTITY_AGE_S = 30.0
-OVERLOAD_RETRY_S = 2.0
 COMPLETIONS = "/v1/completions"
 LIMITS = frozenset({"max_tokens", "max_completion_tokens"})
-
-_POSITION = re.compile(r"\.(\d+)")
 
 log = get_logger(__name__)
 
@@ -138,7 +127,7 @@ class Upstream:
                     return _object(response.content)
                 failure = EngineError(f"the engine answered /v1/models with HTTP {response.status_code}")
             except httpx.HTTPError as error:
-                failure = _transport_failure(error)
+                failure = transport_failure(error)
         assert failure is not None
         raise failure
 
@@ -163,7 +152,7 @@ class Upstream:
             try:
                 yield response
             except httpx.HTTPError as error:
-                raise _transport_failure(error) from error
+                raise transport_failure(error) from error
             finally:
                 await response.aclose()
 
@@ -187,19 +176,19 @@ class Upstream:
         response = await self._send(path, body, sticky)
         if response.is_success:
             return response
-        refusal = await self._refusal(response)
+        refused = await refusal(response, self._key)
         if response.status_code == 404:
             await self._put_right(str(response.request.url).removesuffix(path), target)
             body = await self._named(path, body, target)
-        elif isinstance(refusal, ContextLengthExceeded) and LIMITS & body.keys() and path != COMPLETIONS:
+        elif isinstance(refused, ContextLengthExceeded) and LIMITS & body.keys() and path != COMPLETIONS:
             # The prompt fits, the limit asked for does not: what room there is, is what was meant.
             body = {name: value for name, value in body.items() if name not in LIMITS}
         else:
-            raise refusal
+            raise refused
         response = await self._send(path, body, sticky)
         if response.is_success:
             return response
-        raise await self._refusal(response)
+        raise await refusal(response, self._key)
 
     async def _send(self, path: str, body: Json, sticky: str) -> httpx.Response:
         content = orjson.dumps(body)
@@ -219,9 +208,9 @@ class Upstream:
                 # Past the client's redirects, cookies and authentication, none of which an engine has.
                 return await self._transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failure = _transport_failure(error)  # nothing was asked yet: another replica may answer
+                failure = transport_failure(error)  # nothing was asked yet: another replica may answer
             except httpx.HTTPError as error:
-                raise _transport_failure(error) from error
+                raise transport_failure(error) from error
         assert failure is not None
         raise failure
 
@@ -243,15 +232,15 @@ class Upstream:
         Raises:
             EngineError: a replica refused it.
         """
-        refusal: EngineError | None = None
+        refused: EngineError | None = None
         for url in self._settings.engine_urls:
             try:
                 await self._load(url, name, path)
             except EngineError as error:
                 log.warning("adapter_not_loaded", adapter=name, code=error.code)
-                refusal = error if error.code == "adapter_unavailable" else refusal
-        if refusal is not None:
-            raise refusal
+                refused = error if error.code == "adapter_unavailable" else refused
+        if refused is not None:
+            raise refused
 
     async def _load(self, url: str, name: str, path: str) -> None:
         async with self._loading.setdefault((url, name), asyncio.Lock()):
@@ -262,37 +251,13 @@ class Upstream:
                     timeout=httpx.Timeout(LOAD_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
                 )
             except httpx.HTTPError as error:
-                raise _transport_failure(error) from error
+                raise transport_failure(error) from error
             finally:
                 self._loading.pop((url, name), None)
         if response.is_success or (response.status_code == 400 and "already" in response.text):
             return
         log.warning("adapter_refused", adapter=name, status=response.status_code)
-        raise AdapterUnavailable(name, _told(response.content)[0])
-
-    async def _refusal(self, response: httpx.Response) -> AfterturnError:
-        """The engine's error in OpenAI's words; closes the response."""
-        try:
-            raw = await response.aread()
-        except httpx.HTTPError as error:
-            return _transport_failure(error)
-        finally:
-            await response.aclose()
-        message, param = _told(raw)
-        if self._key:
-            message = message.replace(self._key, "[redacted]")
-        status = response.status_code
-        if status in (429, 503):
-            retry = response.headers.get("retry-after", "")
-            seconds = float(retry) if retry.isdigit() else OVERLOAD_RETRY_S
-            return Unavailable("The engine is overloaded.", code="engine_overloaded", retry_after=seconds)
-        if status in (408, 504):
-            return EngineTimeout("The engine did not answer in time.")
-        if status in (400, 422):
-            if "context length" in message or param == "input_tokens":
-                return ContextLengthExceeded(message, param="messages")
-            return RequestError(message, param=_bare(param))
-        return EngineError(f"The engine failed with HTTP {status}.", code="engine_error")
+        raise AdapterUnavailable(name, told(response.content)[0])
 
 
 async def whole(response: httpx.Response) -> bytes:
@@ -306,30 +271,6 @@ def ranked(urls: Sequence[str], sticky: str) -> list[str]:
     if len(urls) == 1:
         return list(urls)
     return sorted(urls, key=lambda url: hashlib.sha256(f"{sticky}/{url}".encode()).digest())
-
-
-def _transport_failure(error: httpx.HTTPError) -> EngineError:
-    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout | httpx.PoolTimeout):
-        return EngineTimeout("The engine did not answer in time.")
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return EngineError("The engine cannot be reached.", code="engine_unreachable")
-    return EngineError("The connection to the engine broke.", code="engine_connection_broken")
-
-
-def _told(raw: bytes) -> tuple[str, str | None]:
-    try:
-        body: Any = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return "The engine refused the request.", None
-    error = body.get("error", body) if isinstance(body, dict) else None
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return "The engine refused the request.", None
-    param = error.get("param")
-    return error["message"], param if isinstance(param, str) else None
-
-
-def _bare(param: str | None) -> str | None:
-    return _POSITION.sub(r"[\1]", param.removeprefix("body.")) if param else None
 
 
 def _object(raw: bytes) -> Json:

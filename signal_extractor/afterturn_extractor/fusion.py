@@ -1,6 +1,7 @@
 """One judgement from all sources, by weight: explicit feedback, outcomes, a judge model, the rules."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from afterturn_extractor import hints
@@ -27,7 +28,7 @@ def from_feedback(part: NextStatePart) -> Judgement:
     """Return what one feedback or outcome part says; raises MalformedFeedback where it says nothing readable.
 
     A thumb's value is ±1. A correction and a preferred reply imply -1, and the correction is a hint; the
-    preferred text is a demonstration, not a hint. A fix is a hint and no verdict.
+    preferred text is a demonstration, not a hint.
     """
     source: Source = "outcome" if part.kind == "outcome" or part.role == "outcome" else "explicit"
     kind = part.kind or part.role
@@ -44,8 +45,6 @@ def from_feedback(part: NextStatePart) -> Judgement:
             verdict = from_value(part.value)
         case "correction" | "preferred":
             verdict = -1
-        case "fix":
-            return Judgement(None, source, (), kind, (Hint(part.text, source),))
         case "comment":
             verdict = read(part.text, None, "").verdict
         case _:
@@ -62,15 +61,17 @@ def fuse(parts: Sequence[Judgement]) -> Judgement:
     """Return the judgement of the weightiest source that has a verdict; its latest part wins.
 
     Parts are in order of arrival. The weight is the deciding part's. Hints come from every part that does not
-    contradict the verdict, and beside +1 only from those that have one. The flag "disagreement" is set where
-    another part has the opposite verdict. Raises ValueError for no parts.
+    contradict the verdict. The flag "disagreement" is set where another part has the opposite verdict. Raises
+    ValueError for no parts.
     """
     if not parts:
         raise ValueError("nothing to fuse")
     ranked = [part for source in ORDER for part in reversed(parts) if part.source == source]
     deciding = next((part for part in ranked if part.verdict is not None), ranked[0])
     opposed = [part for part in parts if _contradict(part.verdict, deciding.verdict)]
-    told = _hints(part for part in ranked if _may_correct(part, deciding))
+    told = _hints(
+        hint for part in ranked if not _contradict(part.verdict, deciding.verdict) for hint in part.hints
+    )
     flags = frozenset[str]().union(*(part.flags for part in parts))
     return Judgement(
         deciding.verdict,
@@ -84,22 +85,23 @@ def fuse(parts: Sequence[Judgement]) -> Judgement:
     )
 
 
-def _may_correct(part: Judgement, deciding: Judgement) -> bool:
-    """Whether hints of a part stand beside the verdict; nothing is corrected of what was good by one that had
-    no opinion."""
-    opposed = _contradict(part.verdict, deciding.verdict)
-    return not opposed and not (deciding.verdict == 1 and part.verdict is None)
+def with_fixes(judgement: Judgement, fixes: Iterable[NextStatePart]) -> Judgement:
+    """The judgement with how the turn's calls were put right later as the last of its hints; of a good turn
+    there is nothing to put right."""
+    if judgement.verdict == 1:
+        return judgement
+    told = (Hint(part.text, "outcome") for part in fixes)
+    return replace(judgement, hints=_hints([*judgement.hints, *told]))
 
 
 def _contradict(one: Verdict | None, other: Verdict | None) -> bool:
     return one is not None and other is not None and one * other == -1
 
 
-def _hints(parts: Iterable[Judgement]) -> tuple[Hint, ...]:
-    """The weightiest three distinct hints, shortest first."""
+def _hints(told: Iterable[Hint]) -> tuple[Hint, ...]:
+    """The first three distinct hints, shortest first."""
     distinct: dict[str, Hint] = {}
-    for part in parts:
-        for hint in part.hints:
-            distinct.setdefault(hint.text.casefold(), hint)
+    for hint in told:
+        distinct.setdefault(hint.text.casefold(), hint)
     kept = list(distinct.values())[:HINTS_KEPT]
     return tuple(sorted(kept, key=lambda hint: len(hint.text)))

@@ -42,14 +42,14 @@ def judge_of(settings: Settings, database: Database) -> Judge | None:
 
 def weigh(evidence: Evidence, judge: Judge | None) -> Judgement:
     """Everything that speaks about a turn, as one judgement."""
-    parts = [
-        fusion.from_feedback(part) for part in evidence.next_state if part.role in ("feedback", "outcome")
-    ]
+    fixes = [part for part in evidence.next_state if part.kind == FIX]
+    # How a call was put right later is no reaction to the turn.
+    reactions = tuple(part for part in evidence.next_state if part.kind != FIX)
+    parts = [fusion.from_feedback(part) for part in reactions if part.role in ("feedback", "outcome")]
     if judge is not None:
-        # How a call was put right later is no reaction to the turn.
-        followed = tuple(part for part in evidence.next_state if part.kind != FIX)
-        parts.append(judge(replace(evidence, next_state=followed)))
-    return fusion.fuse(parts) if parts else Judgement(None, "explicit", rationale="no feedback")
+        parts.append(judge(replace(evidence, next_state=reactions)))
+    fused = fusion.fuse(parts) if parts else Judgement(None, "explicit", rationale="no feedback")
+    return fusion.with_fixes(fused, fixes)
 
 
 def judge_turn(

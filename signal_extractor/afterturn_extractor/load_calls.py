@@ -13,7 +13,6 @@ from afterturn_core.models import Content, NextState, Turn
 from afterturn_extractor.evidence import Evidence, ToolCall
 from afterturn_extractor.fixed_calls import Called, Calls, fixes
 from afterturn_extractor.load_evidence import text_of
-from afterturn_extractor.tool_reading import ERROR, PROGRESS
 from afterturn_extractor.tool_results import read_tool
 
 TURNS_BACK: Final = 4  # further back a call that failed is seldom what the agent tries again
@@ -33,8 +32,12 @@ def may_fix(evidence: Evidence) -> bool:
     """Whether a turn's call succeeded where one shortly before had failed: worth a closer look."""
     return (
         bool(evidence.reply_tool_calls)
-        and any(part.role == "tool" and read_tool(part.text) == PROGRESS for part in evidence.next_state)
-        and any(message.role == "tool" and read_tool(message.text) == ERROR for message in evidence.context)
+        and any(part.role == "tool" and read_tool(part.text).verdict == 1 for part in evidence.next_state)
+        # An empty result may be an error too: what was called is not known here.
+        and any(
+            message.role == "tool" and read_tool(message.text).verdict in (-1, 0)
+            for message in evidence.context
+        )
     )
 
 
@@ -43,7 +46,7 @@ def load_fixes(session: Session, turn_id: str, evidence: Evidence) -> Told | Non
     if not may_fix(evidence):
         return None
     follower = session.exec(
-        select(Turn)
+        select(Turn.id, Turn.history_digest)
         .join(NextState, col(NextState.source_id) == Turn.id)
         .where(NextState.turn_id == turn_id, NextState.role == "tool", col(NextState.believed))
         .order_by(col(NextState.created_at).desc(), col(NextState.position).desc())
@@ -51,10 +54,11 @@ def load_fixes(session: Session, turn_id: str, evidence: Evidence) -> Told | Non
     ).one_or_none()
     if follower is None:
         return None  # it was erased meanwhile
-    steps = _steps(load_history(session, follower.history_digest, last=_MESSAGES))
+    source_id, history = follower
+    steps = _steps(load_history(session, history, last=_MESSAGES))
     chain: list[Calls] = []
     at: str | None = turn_id
-    while at is not None and len(chain) <= TURNS_BACK:
+    while at is not None and len(chain) <= TURNS_BACK and steps:
         found = session.exec(
             select(Turn.parent_id, Content.body)
             .join(Content, col(Content.digest) == Turn.reply_digest)
@@ -66,7 +70,7 @@ def load_fixes(session: Session, turn_id: str, evidence: Evidence) -> Told | Non
         chain.append(Calls(at, _called(unpack_content(body), steps)))
         at = parent_id
     put_right = fixes(chain[0], chain[1:]) if chain else []
-    return Told(follower.id, {fix.turn_id: fix.hint for fix in put_right}) if put_right else None
+    return Told(source_id, {fix.turn_id: fix.hint for fix in put_right}) if put_right else None
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,18 @@ def test_what_the_settings_name_is_not_started(tmp_path: Path) -> None:
     assert [service.name for service in least] == ["extractor", "trainer", "gateway"]
 
 
+def test_the_gateway_keeps_to_one_core_unless_its_settings_say_otherwise(tmp_path: Path) -> None:
+    def environment(settings: Settings) -> dict[str, str]:
+        started = services(Install(settings, {"AFTERTURN_PORT": "1"}, None, with_dashboard=False))
+        return dict(next(service.environment for service in started if service.name == "gateway"))
+
+    assert environment(Settings(data_dir=tmp_path)) == {
+        "AFTERTURN_PORT": "1",
+        "AFTERTURN_GATEWAY_CORE": "last",
+    }
+    assert environment(Settings(data_dir=tmp_path, gateway_core="any")) == {"AFTERTURN_PORT": "1"}
+
+
 def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, admin_key="a" * 30, engine_api_key="sesame-sesame")  # type: ignore[arg-type]
     words = [word for service in services(Install(settings, {}, 6379, True)) for word in service.command]

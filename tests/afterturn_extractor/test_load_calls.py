@@ -143,6 +143,24 @@ def test_a_judge_does_not_see_it_and_praise_leaves_nothing_to_put_right(stored: 
     assert story.signals(story.wrong)[-1] == (1, [])
 
 
+def test_an_empty_result_of_the_agents_own_query_is_put_right_too(stored: StoredTurns) -> None:
+    wrong, right = (json.dumps({"sql": f"SELECT id FROM ships WHERE harbour = '{port}'"}) for port in "ab")
+    session_id = stored.session()
+    about: dict[str, object] = {"request": REQUEST, "reply": "", "session_id": session_id}
+    failed = stored.turn(**about, called=("query", wrong))  # type: ignore[arg-type]
+    after = [*call(wrong), result("[]")]
+    better = stored.turn(**about, called=("query", right), parent_id=failed, after=after)  # type: ignore[arg-type]
+    after = [*after, *call(right), result('[{"id": 7}]')]
+    end = stored.turn(**about, parent_id=better, after=after)  # type: ignore[arg-type]
+    with stored.database.write() as session:
+        lifecycle.observe(session, failed, better, [Piece("tool", "[]")])
+        lifecycle.observe(session, better, end, [Piece("tool", '[{"id": 7}]')])
+    judge_turn(stored.database, rules.judge, better)
+    with stored.database.read() as session:
+        (told,) = session.exec(select(Signal).where(Signal.turn_id == failed)).all()
+    assert [hint["text"] for hint in told.hints] == [f"Call query with {right}"]
+
+
 def test_a_fix_is_the_tools_word_when_sources_are_counted(stored: StoredTurns) -> None:
     story = Story(stored)
     story.goes_on()

@@ -30,26 +30,14 @@ def observe(session: Session, turn_id: str, source_id: str, pieces: Sequence[Pie
     text is a candidate until the conversation goes on from it (`believe`)."""
     rows = next_states(session, turn_id)
     known = {(row.role, row.text) for row in rows}
-    free = 1 + max((row.position for row in rows if row.source_id == source_id), default=-1)
+    free = _free_position(rows, source_id)
     # A request sent again tells nothing new, so it must not open a judged or trained turn again.
     fresh = False
     for position, piece in enumerate(pieces, start=free):
         if (piece.role, piece.text) in known:
             continue
         fresh = fresh or piece.role != "user"
-        session.add(
-            NextState(
-                id=new_id("next"),
-                turn_id=turn_id,
-                source_id=source_id,
-                position=position,
-                role=piece.role,
-                text=piece.text,
-                kind=piece.kind,
-                value=piece.value,
-                believed=piece.role != "user",
-            )
-        )
+        session.add(_row(turn_id, source_id, position, piece, believed=piece.role != "user"))
     session.flush()
     if fresh:
         _mark_observed(session, turn_id)
@@ -100,21 +88,7 @@ def settle_session(session: Session, session_id: str, *, ended: bool) -> list[st
 
 def add_feedback(session: Session, turn_id: str, feedback_id: str, piece: Piece) -> None:
     """An explicit event or outcome reached this turn: it counts at once, also after training."""
-    rows = next_states(session, turn_id)
-    session.add(
-        NextState(
-            id=new_id("next"),
-            turn_id=turn_id,
-            source_id=feedback_id,
-            position=1 + max((row.position for row in rows if row.source_id == feedback_id), default=-1),
-            role=piece.role,
-            text=piece.text,
-            kind=piece.kind,
-            value=piece.value,
-            weight=piece.weight,
-            believed=True,
-        )
-    )
+    session.add(_row(turn_id, feedback_id, 0, piece, believed=True))
     session.flush()
     _mark_observed(session, turn_id)
 
@@ -134,10 +108,16 @@ def add_fixes(session: Session, fixed_by: str, source_id: str, hints: Mapping[st
     if fixed_by not in states or source_id not in states:
         return told
     for turn_id, hint in hints.items():
-        waits = states.get(turn_id) in ("observed", "judged", "abstained")
-        if waits and not any(row.kind == FIX for row in next_states(session, turn_id)):
-            add_feedback(session, turn_id, source_id, Piece("outcome", hint, FIX))
+        if states.get(turn_id) not in ("observed", "judged", "abstained"):
+            continue
+        rows = next_states(session, turn_id)
+        if not any(row.kind == FIX for row in rows):
+            piece = Piece("outcome", hint, FIX)
+            session.add(_row(turn_id, source_id, _free_position(rows, source_id), piece, believed=True))
             told.append(turn_id)
+    session.flush()
+    for turn_id in told:
+        _mark_observed(session, turn_id)
     return told
 
 
@@ -170,6 +150,25 @@ def exclude(session: Session, turn_id: str, reason: str) -> None:
 def next_states(session: Session, turn_id: str) -> Sequence[NextState]:
     """All pieces of a turn's next state, also those that do not count."""
     return session.exec(select(NextState).where(NextState.turn_id == turn_id)).all()
+
+
+def _row(turn_id: str, source_id: str, position: int, piece: Piece, *, believed: bool) -> NextState:
+    return NextState(
+        id=new_id("next"),
+        turn_id=turn_id,
+        source_id=source_id,
+        position=position,
+        role=piece.role,
+        text=piece.text,
+        kind=piece.kind,
+        value=piece.value,
+        weight=piece.weight,
+        believed=believed,
+    )
+
+
+def _free_position(rows: Sequence[NextState], source_id: str) -> int:
+    return 1 + max((row.position for row in rows if row.source_id == source_id), default=-1)
 
 
 def _mark_observed(session: Session, turn_id: str) -> None:
