@@ -4,11 +4,14 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col, func, select
 
 from afterturn_core.columns import utc_now
 from afterturn_core.models import JudgeCall
 from afterturn_extractor.model_judge.answer import Answer
+
+_CALLS = JudgeCall.__table__  # type: ignore[attr-defined]  # SQLModel makes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,21 @@ def keep(
     turn_id: str | None,
     model: str,
 ) -> None:
-    """Keep an answer and what it cost; None is an answer that could not be read: it cost all the same."""
-    row = session.get(JudgeCall, key) or JudgeCall(key=key, agent_id=agent_id, turn_id=turn_id, model=model)
-    row.answer = None if answer is None else answer.model_dump_json()
-    row.prompt_tokens += spent.prompt_tokens
-    row.completion_tokens += spent.completion_tokens
-    row.asked_at = utc_now()
-    session.add(row)
+    """Keep an answer and what it cost; None is an answer that could not be read: it cost all the same.
+
+    Two workers may have asked the same: the later answer stands, and both are paid for.
+    """
+    told = None if answer is None else answer.model_dump_json()
+    new = {"answer": told, "asked_at": utc_now()}
+    tokens = {"prompt_tokens": spent.prompt_tokens, "completion_tokens": spent.completion_tokens}
+    about = {"key": key, "agent_id": agent_id, "turn_id": turn_id, "model": model}
+    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    paid = {name: _CALLS.c[name] + count for name, count in tokens.items()}
+    session.execute(
+        dialect.insert(_CALLS)
+        .values({**about, **new, **tokens})
+        .on_conflict_do_update(index_elements=[_CALLS.c.key], set_={**new, **paid})
+    )
 
 
 def spent_since(session: Session, agent_id: str, since: datetime) -> int:
